@@ -1,0 +1,44 @@
+module github.com/ccnq/ccnq/tests
+
+go 1.26.0
+
+require (
+	github.com/ccnq/ccnq/db v0.0.0
+	github.com/ccnq/ccnq/pkg v0.0.0
+	github.com/ccnq/ccnq/services/ccnq v0.0.0
+	github.com/ccnq/ccnq/services/edge v0.0.0
+	github.com/ccnq/ccnq/services/queue-coordinator v0.0.0
+)
+
+require (
+	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
+	github.com/google/go-tpm v0.9.8 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/pgx/v5 v5.12.0 // indirect
+	github.com/klauspost/compress v1.20.3 // indirect
+	github.com/minio/highwayhash v1.0.4 // indirect
+	github.com/nats-io/jwt/v2 v2.8.2 // indirect
+	github.com/nats-io/nats-server/v2 v2.15.2 // indirect
+	github.com/nats-io/nats.go v1.55.0 // indirect
+	github.com/nats-io/nkeys v0.4.16 // indirect
+	github.com/nats-io/nuid v1.0.1 // indirect
+	github.com/stretchr/testify v1.12.1 // indirect
+	go.uber.org/goleak v1.3.0 // indirect
+	golang.org/x/crypto v0.58.0 // indirect
+	golang.org/x/net v0.62.0 // indirect
+	golang.org/x/sync v0.25.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/text v0.44.0 // indirect
+	golang.org/x/time v0.16.0 // indirect
+)
+
+replace github.com/ccnq/ccnq/db => ../db
+
+replace github.com/ccnq/ccnq/pkg => ../pkg
+
+replace github.com/ccnq/ccnq/services/edge => ../services/edge
+
+replace github.com/ccnq/ccnq/services/queue-coordinator => ../services/queue-coordinator
+
+replace github.com/ccnq/ccnq/services/ccnq => ../services/ccnq
