@@ -1,0 +1,53 @@
+package bus
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+)
+
+// authOptions reads each file once, so that a wrong name stops the start, and
+// again at every connect.
+func authOptions(opts Options) ([]nats.Option, error) {
+	var out []nats.Option
+	for _, file := range []string{opts.CredsFile, opts.UserFile, opts.PasswordFile, opts.TokenFile, opts.CAFile} {
+		if _, err := readSecret(file); err != nil {
+			return nil, err
+		}
+	}
+	if opts.CredsFile != "" {
+		out = append(out, nats.UserCredentials(opts.CredsFile))
+	}
+	if opts.UserFile != "" {
+		out = append(out, nats.UserInfoHandler(func() (string, string) {
+			user, _ := readSecret(opts.UserFile)
+			password, _ := readSecret(opts.PasswordFile)
+			return user, password
+		}))
+	}
+	if opts.TokenFile != "" {
+		out = append(out, nats.TokenHandler(func() string {
+			token, _ := readSecret(opts.TokenFile)
+			return token
+		}))
+	}
+	if opts.CAFile != "" {
+		out = append(out, nats.RootCAs(opts.CAFile))
+	}
+	return out, nil
+}
+
+// readSecret returns the content of a file without the newline at its end; the
+// empty name is the empty secret.
+func readSecret(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("NATS credentials: %w", err)
+	}
+	return strings.TrimRight(string(content), "\r\n"), nil
+}

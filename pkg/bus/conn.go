@@ -1,0 +1,181 @@
+package bus
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/ccnq/ccnq/pkg/wire"
+)
+
+const (
+	// A server that answers nothing for pingInterval × maxPings is given up,
+	// and the next one dialled.
+	pingInterval = 2 * time.Second
+	maxPings     = 2
+	// A write that the kernel does not take for this long breaks the
+	// connection: a frozen server must not block those who publish.
+	writeTimeout   = 2 * time.Second
+	dialTimeout    = 2 * time.Second
+	reconnectWait  = 250 * time.Millisecond
+	reconnectExtra = 250 * time.Millisecond
+)
+
+// Options say where NATS is and how to present oneself.
+type Options struct {
+	// URL is one server or several, separated by commas. Ignored when
+	// InProcess is set.
+	URL string
+	// InProcess dials a server of this process, without a socket.
+	InProcess nats.InProcessConnProvider
+	// Name is shown in the server's list of connections.
+	Name string
+	// InboxPrefix is the first token of reply subjects, see
+	// [wire.InboxPrefix]; empty means the library's.
+	InboxPrefix string
+	// CredsFile holds a user's JWT and key; UserFile and PasswordFile, or
+	// TokenFile, hold plain ones. Each is read again at every connect, so a
+	// changed file needs no restart. Empty means none.
+	CredsFile, UserFile, PasswordFile, TokenFile string
+	// CAFile verifies the server's certificate, instead of the system's roots.
+	CAFile string
+	// OnChange is called with the new state whenever the connection comes up
+	// or goes down, from a goroutine of the library; it must not block. May be
+	// nil.
+	OnChange func(connected bool)
+	// Logger receives one line for each change and each error. Required.
+	Logger *slog.Logger
+}
+
+// Conn is a connection to NATS that restores itself. It is safe for concurrent
+// use.
+type Conn struct {
+	nc     *nats.Conn
+	logger *slog.Logger
+	downAt atomic.Int64 // Unix nanoseconds; 0 while connected
+}
+
+// Connect returns a connection at once, whether or not a server can be reached
+// yet; dialling goes on in the background. An error means that the options are
+// no good, such as a credentials file that cannot be read.
+func Connect(opts Options) (*Conn, error) {
+	c := &Conn{logger: opts.Logger}
+	c.downAt.Store(time.Now().UnixNano())
+	change := func(connected bool) {
+		if connected {
+			c.downAt.Store(0)
+		} else {
+			c.downAt.CompareAndSwap(0, time.Now().UnixNano())
+		}
+		if opts.OnChange != nil {
+			opts.OnChange(connected)
+		}
+	}
+	auth, err := authOptions(opts)
+	if err != nil {
+		return nil, err
+	}
+	natsOpts := append(auth,
+		nats.Name(opts.Name),
+		nats.RetryOnFailedConnect(true),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(reconnectWait),
+		nats.ReconnectJitter(reconnectExtra, reconnectExtra),
+		nats.ReconnectBufSize(-1),
+		nats.IgnoreAuthErrorAbort(),
+		nats.PingInterval(pingInterval),
+		nats.MaxPingsOutstanding(maxPings),
+		nats.FlusherTimeout(writeTimeout),
+		nats.Timeout(dialTimeout),
+		nats.ConnectHandler(func(*nats.Conn) {
+			c.logger.Info("connected to NATS")
+			change(true)
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) {
+			c.logger.Info("connected to NATS again")
+			change(true)
+		}),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				c.logger.Warn("lost NATS", "error", err)
+			}
+			change(false)
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subject := ""
+			if sub != nil {
+				subject = sub.Subject
+			}
+			c.logger.Warn("NATS reports an error", "error", err, "subject", subject)
+		}),
+	)
+	if opts.InboxPrefix != "" {
+		natsOpts = append(natsOpts, nats.CustomInboxPrefix(opts.InboxPrefix))
+	}
+	if opts.InProcess != nil {
+		natsOpts = append(natsOpts, nats.InProcessServer(opts.InProcess))
+	}
+	c.nc, err = nats.Connect(opts.URL, natsOpts...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS: %w", err)
+	}
+	if c.nc.IsConnected() && c.downAt.Swap(0) != 0 && opts.OnChange != nil {
+		opts.OnChange(true)
+	}
+	return c, nil
+}
+
+// Connected reports whether the connection is up.
+func (c *Conn) Connected() bool { return c.nc.IsConnected() }
+
+// Down returns for how long the connection has been away; 0 while it is up.
+func (c *Conn) Down() time.Duration {
+	at := c.downAt.Load()
+	if at == 0 {
+		return 0
+	}
+	return max(time.Duration(time.Now().UnixNano()-at), 1)
+}
+
+// Close sends what is buffered, for two seconds at most, and ends the
+// connection with all its subscriptions. It may be called twice.
+func (c *Conn) Close() {
+	if c.nc.IsConnected() {
+		if err := c.nc.FlushTimeout(writeTimeout); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+			c.logger.Warn("what was sent last may not have reached NATS", "error", err)
+		}
+	}
+	c.nc.Close()
+}
+
+// Publish sends m to whoever listens; nobody acknowledges it.
+func Publish[M wire.Message](c *Conn, subject string, m M) error {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("publish to %s: %w", subject, err)
+	}
+	if !c.nc.IsConnected() {
+		return fmt.Errorf("publish to %s: %w", subject, ErrDisconnected)
+	}
+	return translate("publish to "+subject, c.nc.Publish(subject, data))
+}
+
+// Subscribe calls handle with each message on subject, one at a time in order
+// of arrival, until the connection is closed. A message that cannot be decoded
+// is handed to refused instead.
+func Subscribe[M wire.Message](c *Conn, subject string, handle func(M), refused func(error)) error {
+	_, err := c.nc.Subscribe(subject, func(msg *nats.Msg) {
+		m, err := wire.Decode[M](msg.Data)
+		if err != nil {
+			refused(fmt.Errorf("on %s: %w", msg.Subject, err))
+			return
+		}
+		handle(m)
+	})
+	return translate("subscribe to "+subject, err)
+}

@@ -1,0 +1,105 @@
+package bus
+
+import (
+	"encoding/json"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/ccnq/ccnq/pkg/wire"
+)
+
+// Service answers requests. All services of one name share the work: each
+// request goes to one of them. They can be listed with `nats micro ls`.
+type Service struct {
+	conn    *Conn
+	micro   micro.Service
+	refused func(subject string, err error)
+	calls   sync.WaitGroup
+}
+
+// NewService registers a service by name and version (semantic). Refused is
+// told of each message that cannot be decoded; it must not block.
+func NewService(c *Conn, name, version string, refused func(subject string, err error)) (*Service, error) {
+	m, err := micro.AddService(c.nc, micro.Config{Name: name, Version: version, QueueGroup: name})
+	if err != nil {
+		return nil, translate("register service "+name, err)
+	}
+	return &Service{conn: c, micro: m, refused: refused}, nil
+}
+
+// Stop takes no more requests and returns when every call that was begun is
+// answered. The connection stays.
+func (s *Service) Stop() error {
+	err := s.micro.Stop()
+	s.calls.Wait()
+	return translate("stop service", err)
+}
+
+// Call is one request that waits for its answer. It must be answered exactly
+// once, from any goroutine.
+type Call[Req, Resp wire.Message] struct {
+	// Edge is who asks: the id in the subject.
+	Edge string
+	// Request is what it asks, validated.
+	Request Req
+	// Received is when it arrived, on the clock of this process.
+	Received time.Time
+
+	reply   string
+	service *Service
+}
+
+// Handle answers the requests on subjects of a pattern of package wire.
+// Handler is called for one request at a time and must not block: it answers
+// later, through the call.
+func Handle[Req, Resp wire.Message](s *Service, name, pattern string, handler func(*Call[Req, Resp])) error {
+	err := s.micro.AddEndpoint(name, micro.HandlerFunc(func(r micro.Request) {
+		s.calls.Add(1)
+		call := &Call[Req, Resp]{Received: time.Now(), reply: r.Reply(), service: s}
+		var err error
+		if call.Edge, err = wire.EdgeOf(pattern, r.Subject()); err == nil {
+			call.Request, err = wire.Decode[Req](r.Data())
+		}
+		if err != nil {
+			s.refused(r.Subject(), err)
+			call.Fail(CodeInvalid, err.Error())
+			return
+		}
+		handler(call)
+	}), micro.WithEndpointSubject(pattern))
+	return translate("serve "+pattern, err)
+}
+
+// Reply answers the call.
+func (c *Call[Req, Resp]) Reply(resp Resp) {
+	data, err := json.Marshal(resp)
+	if err != nil {
+		c.Fail(CodeUnavailable, err.Error())
+		return
+	}
+	c.send(&nats.Msg{Subject: c.reply, Data: data})
+}
+
+// Fail answers the call with an error; message must hold no secret.
+func (c *Call[Req, Resp]) Fail(code Code, message string) {
+	c.send(&nats.Msg{Subject: c.reply, Header: nats.Header{
+		micro.ErrorCodeHeader: {string(code)},
+		micro.ErrorHeader:     {strings.Join(strings.Fields(message), " ")},
+	}})
+}
+
+// send publishes the reply. Whoever asked and hears nothing asks again, so a
+// reply that cannot be sent is dropped.
+func (c *Call[Req, Resp]) send(msg *nats.Msg) {
+	defer c.service.calls.Done()
+	if msg.Subject == "" {
+		return
+	}
+	if err := c.service.conn.nc.PublishMsg(msg); err != nil {
+		c.service.conn.logger.Debug("reply dropped", "error", err)
+	}
+}
