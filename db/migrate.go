@@ -1,0 +1,52 @@
+package db
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"io/fs"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Migrate creates the schema if it is missing and runs every migration in it
+// that has not run yet. It may be called by many processes at once and is
+// idempotent.
+//
+// It waits up to [LockWait] for another process that is migrating the same
+// schema, less if ctx ends before. The connection must be a session of its
+// own: a pooler that shares sessions between transactions (PgBouncer in
+// transaction mode) loses the lock, so cfg must point past it. Migrate sets
+// the search path itself, whatever the role, the database or cfg say, and
+// lifts statement_timeout and lock_timeout for its session. The role needs the right to
+// create the schema only if it does not exist.
+//
+// An invalid name gives an error that wraps [ErrSchema]; a wait that runs out
+// gives one that wraps [ErrLocked] or the error of ctx.
+func Migrate(ctx context.Context, cfg *pgx.ConnConfig, schema string) error {
+	if err := CheckSchema(schema); err != nil {
+		return err
+	}
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return fmt.Errorf("migrate schema %s: %w", schema, err)
+	}
+	conn := stdlib.OpenDB(*cfg.Copy())
+	defer conn.Close()
+	provider, err := goose.NewProvider(goose.DialectPostgres, conn, files,
+		goose.WithSessionLocker(newLocker(schema)),
+		goose.WithDisableGlobalRegistry(true),
+		goose.WithLogger(goose.NopLogger()))
+	if err != nil {
+		return fmt.Errorf("migrate schema %s: %w", schema, err)
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		return fmt.Errorf("migrate schema %s: %w", schema, err)
+	}
+	return nil
+}
