@@ -173,6 +173,9 @@ type StatusReply struct {
 // Promoted tells an edge that requests of its which waited hold a place now.
 type Promoted struct {
 	RequestIDs []RequestID `json:"request_ids"`
+	// AgeUS is how long ago, in microseconds, the coordinator received the
+	// message that freed the first of these places; 0 when no message did.
+	AgeUS int64 `json:"age_us,omitempty"`
 }
 
 // Validate checks the bounds stated at the fields.
