@@ -48,16 +48,18 @@ type Options struct {
 	// or goes down, from a goroutine of the library; it must not block. May be
 	// nil.
 	OnChange func(connected bool)
-	// Logger receives one line for each change and each error. Required.
+	// Logger receives one line for each change and each error that is not a
+	// repetition. Required.
 	Logger *slog.Logger
 }
 
 // Conn is a connection to NATS that restores itself. It is safe for concurrent
 // use.
 type Conn struct {
-	nc     *nats.Conn
-	logger *slog.Logger
-	downAt atomic.Int64 // Unix nanoseconds; 0 while connected
+	nc          *nats.Conn
+	logger      *slog.Logger
+	downAt      atomic.Int64           // Unix nanoseconds; 0 while connected
+	lastWarning atomic.Pointer[string] // since the connection came up
 }
 
 // Connect returns a connection at once, whether or not a server can be reached
@@ -67,12 +69,7 @@ func Connect(opts Options) (*Conn, error) {
 	c := &Conn{logger: opts.Logger}
 	c.downAt.Store(time.Now().UnixNano())
 	change := func(connected bool) {
-		if connected {
-			c.downAt.Store(0)
-		} else {
-			c.downAt.CompareAndSwap(0, time.Now().UnixNano())
-		}
-		if opts.OnChange != nil {
+		if changed := c.record(connected); changed && opts.OnChange != nil {
 			opts.OnChange(connected)
 		}
 	}
@@ -106,12 +103,13 @@ func Connect(opts Options) (*Conn, error) {
 			}
 			change(false)
 		}),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { c.warn("NATS cannot be reached", err, "") }),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""
 			if sub != nil {
 				subject = sub.Subject
 			}
-			c.logger.Warn("NATS reports an error", "error", err, "subject", subject)
+			c.warn("NATS reports an error", err, subject)
 		}),
 	)
 	if opts.InboxPrefix != "" {
@@ -124,10 +122,29 @@ func Connect(opts Options) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
-	if c.nc.IsConnected() && c.downAt.Swap(0) != 0 && opts.OnChange != nil {
-		opts.OnChange(true)
+	if c.nc.IsConnected() {
+		change(true)
 	}
 	return c, nil
+}
+
+// record keeps the state of the connection and reports whether it is new.
+func (c *Conn) record(connected bool) bool {
+	if !connected {
+		return c.downAt.CompareAndSwap(0, time.Now().UnixNano())
+	}
+	c.lastWarning.Store(nil)
+	return c.downAt.Swap(0) != 0
+}
+
+// warn logs an error of the client library, but not again while the same one
+// repeats: a server that is away fails every dial in the same way.
+func (c *Conn) warn(message string, err error, subject string) {
+	text := message + ": " + err.Error() + " " + subject
+	if last := c.lastWarning.Swap(&text); last != nil && *last == text {
+		return
+	}
+	c.logger.Warn(message, "error", err, "subject", subject)
 }
 
 // Connected reports whether the connection is up.
@@ -151,6 +168,24 @@ func (c *Conn) Close() {
 		}
 	}
 	c.nc.Close()
+}
+
+// settle waits, for two write timeouts at most, until the server has sent what
+// it meant for this connection before now and every handler has seen its share.
+func (c *Conn) settle() {
+	if c.nc.FlushTimeout(writeTimeout) != nil {
+		return
+	}
+	seen := make(chan struct{})
+	if c.nc.Barrier(func() { close(seen) }) != nil {
+		return
+	}
+	timeout := time.NewTimer(writeTimeout)
+	defer timeout.Stop()
+	select {
+	case <-seen:
+	case <-timeout.C:
+	}
 }
 
 // Publish sends m to whoever listens; nobody acknowledges it.

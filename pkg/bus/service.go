@@ -18,7 +18,11 @@ type Service struct {
 	conn    *Conn
 	micro   micro.Service
 	refused func(subject string, err error)
-	calls   sync.WaitGroup
+
+	mu      sync.Mutex
+	open    int           // calls that wait for their answer
+	stopped bool          // no call is begun any more
+	idle    chan struct{} // closed when stopped and open is 0
 }
 
 // NewService registers a service by name and version (semantic). Refused is
@@ -28,15 +32,48 @@ func NewService(c *Conn, name, version string, refused func(subject string, err 
 	if err != nil {
 		return nil, translate("register service "+name, err)
 	}
-	return &Service{conn: c, micro: m, refused: refused}, nil
+	return &Service{conn: c, micro: m, refused: refused, idle: make(chan struct{})}, nil
 }
 
 // Stop takes no more requests and returns when every call that was begun is
-// answered. The connection stays.
+// answered. Requests that the server has sent already are still served. The
+// connection stays. It may be called twice.
 func (s *Service) Stop() error {
 	err := s.micro.Stop()
-	s.calls.Wait()
+	if err == nil && s.conn.Connected() {
+		s.conn.settle()
+	}
+	s.mu.Lock()
+	if !s.stopped {
+		s.stopped = true
+		if s.open == 0 {
+			close(s.idle)
+		}
+	}
+	s.mu.Unlock()
+	<-s.idle
 	return translate("stop service", err)
+}
+
+// begin counts a call, unless the service has stopped: whoever asked then
+// hears nothing and asks another.
+func (s *Service) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return false
+	}
+	s.open++
+	return true
+}
+
+func (s *Service) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+	if s.stopped && s.open == 0 {
+		close(s.idle)
+	}
 }
 
 // Call is one request that waits for its answer. It must be answered exactly
@@ -58,7 +95,9 @@ type Call[Req, Resp wire.Message] struct {
 // later, through the call.
 func Handle[Req, Resp wire.Message](s *Service, name, pattern string, handler func(*Call[Req, Resp])) error {
 	err := s.micro.AddEndpoint(name, micro.HandlerFunc(func(r micro.Request) {
-		s.calls.Add(1)
+		if !s.begin() {
+			return
+		}
 		call := &Call[Req, Resp]{Received: time.Now(), reply: r.Reply(), service: s}
 		var err error
 		if call.Edge, err = wire.EdgeOf(pattern, r.Subject()); err == nil {
@@ -95,7 +134,7 @@ func (c *Call[Req, Resp]) Fail(code Code, message string) {
 // send publishes the reply. Whoever asked and hears nothing asks again, so a
 // reply that cannot be sent is dropped.
 func (c *Call[Req, Resp]) send(msg *nats.Msg) {
-	defer c.service.calls.Done()
+	defer c.service.end()
 	if msg.Subject == "" {
 		return
 	}
