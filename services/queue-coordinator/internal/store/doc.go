@@ -6,14 +6,14 @@
 //
 // # States of a request
 //
-//	                 admit, a place is free and nobody waits
-//	        ┌────────────────────────────────────────────────┐
-//	        │                                                ▼
-//	    (unknown) ──admit, the line has room──▶ pending ─promotion─▶ active
-//	     ▲  │  ▲                                  │                  │
-//	     │  └──│── admit, the line is full: rejected, no row         │
-//	     │     └── cancel, release, or the edge is gone ┘            │
-//	     └──────────── release, or the edge is gone ─────────────────┘
+//	             admit, a place is free and nobody waits
+//	    ┌────────────────────────────────────────────────┐
+//	    │                                                ▼
+//	(unknown) ──admit, the line has room──▶ pending ─promotion─▶ active
+//	 ▲  │  ▲                                  │                  │
+//	 │  └──│── admit, the line is full: rejected, no row         │
+//	 │     └── cancel, release, or the edge is gone ┘            │
+//	 └──────────── release, or the edge is gone ─────────────────┘
 //
 // A promotion is the only way from pending to active, but for an edge that
 // asserts a place which it holds already ([wire.ModeHeld]).

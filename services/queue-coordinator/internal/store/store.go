@@ -115,6 +115,9 @@ type Item struct {
 	// that only the call's context and the store's own bound (see the
 	// implementation) limit the item.
 	Deadline time.Time
+	// Received is when the message with this item came in; it only returns in
+	// [Promotion.Freed]. It may be zero.
+	Received time.Time
 }
 
 // AdmitItem asks for a place for one request.
@@ -147,6 +150,9 @@ type Promotion struct {
 	ID     wire.RequestID
 	Group  string
 	EdgeID string
+	// Freed is the earliest Received of the items of this group in the call
+	// that promoted; zero when no message freed the place.
+	Freed time.Time
 }
 
 // Status is one part of what an edge says it has.
