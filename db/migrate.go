@@ -36,10 +36,15 @@ func Migrate(ctx context.Context, cfg *pgx.ConnConfig, schema string) error {
 	if err != nil {
 		return fmt.Errorf("migrate schema %s: %w", schema, err)
 	}
-	conn := stdlib.OpenDB(*cfg.Copy())
+	// goose looks for pending migrations, and creates its table, before it would
+	// take a lock of its own. So the lock is part of opening the connection, and
+	// one connection is all that goose gets. Closing it gives the lock back.
+	conn := stdlib.OpenDB(*cfg.Copy(), stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
+		return prepare(ctx, conn, schema)
+	}))
+	conn.SetMaxOpenConns(1)
 	defer conn.Close()
 	provider, err := goose.NewProvider(goose.DialectPostgres, conn, files,
-		goose.WithSessionLocker(newLocker(schema)),
 		goose.WithDisableGlobalRegistry(true),
 		goose.WithLogger(goose.NopLogger()))
 	if err != nil {
