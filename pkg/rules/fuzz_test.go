@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -111,4 +112,27 @@ func valid(s string) *string {
 		s = "a"
 	}
 	return &s
+}
+
+// FuzzPattern: any text either compiles or is refused, without a panic; what is
+// compared as words agrees with the expression, also on invalid UTF-8.
+func FuzzPattern(f *testing.F) {
+	for _, expr := range []string{
+		`\.(css|jpe?g)$`, `^/[ab]c?|x`, `(?i)bot`, `(?<!a)b`, `(a*)*\1b`, `\u{41}[^][]`, `(?<n>a)\k<n>`, `[\d-x]{2,}`, `\p{L}+?`, `(?=(a+)+$)`,
+	} {
+		f.Add(expr, "/a.jpeg")
+		f.Add(expr, "aaaa\xffaaaa!")
+	}
+	f.Fuzz(func(t *testing.T, expr, value string) {
+		p, slow, err := compilePattern(expr)
+		switch {
+		case err != nil:
+			require.Nil(t, p)
+			require.Nil(t, slow)
+		case slow != nil:
+			slow.match(value, &budget{})
+		default:
+			require.Equal(t, regexp.MustCompile(expr).MatchString(value), p.match(value))
+		}
+	})
 }
