@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -157,6 +158,16 @@ func (c *Conn) Down() time.Duration {
 		return 0
 	}
 	return max(time.Duration(time.Now().UnixNano()-at), 1)
+}
+
+// Ping returns nil once the server has answered, and an error if it does not
+// until ctx ends, which must have a deadline. It shows that the connection
+// works now; [Conn.Connected] only says that nobody has noticed otherwise.
+func (c *Conn) Ping(ctx context.Context) error {
+	if !c.nc.IsConnected() {
+		return fmt.Errorf("ping: %w", ErrDisconnected)
+	}
+	return translate("ping", c.nc.FlushWithContext(ctx))
 }
 
 // Close sends what is buffered, for two seconds at most, and ends the
