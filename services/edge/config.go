@@ -1,0 +1,116 @@
+package edge
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"os"
+	"time"
+
+	"github.com/ccnq/ccnq/pkg/bus"
+	"github.com/ccnq/ccnq/pkg/clientip"
+	"github.com/ccnq/ccnq/pkg/config"
+	"github.com/ccnq/ccnq/pkg/wire"
+)
+
+// Config is the edge's environment. Names and defaults of cork-cache-n-queue
+// are kept.
+type Config struct {
+	General  General    `section:"General"`
+	Upstream Upstream   `section:"General"`
+	Listener Listener   `section:"General"`
+	NATS     bus.Config `section:"NATS"`
+	Queue    Queue      `section:"Queue"`
+}
+
+// General settings.
+type General struct {
+	Port           int           `env:"CCNQ_PORT" envDefault:"3000" min:"0" max:"65535" doc:"port for clients; 0 takes a free one"`
+	ClientIPHeader string        `env:"CCNQ_CLIENT_IP_HEADER" doc:"header with the client's address, such as X-Forwarded-For, Forwarded or CF-Connecting-IP; without it the socket's peer is the client"`
+	TrustedProxies string        `env:"CCNQ_TRUSTED_PROXIES" doc:"addresses, CIDR ranges and start-end ranges of the proxies whose headers are believed; without it everybody's are"`
+	EdgeID         string        `env:"CCNQ_EDGE_ID" doc:"name of this edge, A-Z a-z 0-9 _ -, at most 64, unique; without it the host name with something random"`
+	DataDir        string        `env:"CCNQ_DATA_DIR" envDefault:"./data" doc:"folder for what this instance keeps on disk"`
+	LogLevel       config.Level  `env:"CCNQ_LOG_LEVEL" envDefault:"info" doc:"least level of the log lines that are written"`
+	AccessLog      bool          `env:"CCNQ_ACCESS_LOG" envDefault:"false" doc:"write one log line for each request"`
+	AdminAddr      config.Addr   `env:"CCNQ_ADMIN_ADDR" envDefault:"127.0.0.1:9180" doc:"address for metrics and health, or off; not to be published"`
+	AdminPprof     bool          `env:"CCNQ_ADMIN_PPROF" envDefault:"false" doc:"serve Go profiles on the admin listener"`
+	ShutdownDelay  config.Millis `env:"CCNQ_SHUTDOWN_DELAY_MS" envDefault:"3000" doc:"time to go on accepting after SIGTERM, not ready any more, so that load balancers notice"`
+}
+
+// Upstream is the origin.
+type Upstream struct {
+	URL            config.URL    `env:"CCNQ_UPSTREAM_URL,required" doc:"base URL of the origin"`
+	Host           string        `env:"CCNQ_UPSTREAM_HOST" doc:"Host header for the origin, instead of the client's"`
+	ConnectTimeout config.Millis `env:"CCNQ_UPSTREAM_CONNECT_TIMEOUT_MS" envDefault:"10000" min:"1" doc:"limit for connecting to the origin; then 504"`
+	HeaderTimeout  config.Millis `env:"CCNQ_UPSTREAM_HEADER_TIMEOUT_MS" envDefault:"300000" doc:"limit for the head of the origin's response; then 504; 0 is no limit"`
+}
+
+// Listener is where clients connect.
+type Listener struct {
+	TLSCertFile   string        `env:"CCNQ_TLS_CERT_FILE" doc:"certificate chain (PEM); with it the port speaks TLS and HTTP/2"`
+	TLSKeyFile    string        `env:"CCNQ_TLS_KEY_FILE" doc:"key of the certificate (PEM)"`
+	HeaderTimeout config.Millis `env:"CCNQ_HEADER_TIMEOUT_MS" envDefault:"10000" min:"1" doc:"limit for the arrival of a request's head"`
+	IdleTimeout   config.Millis `env:"CCNQ_IDLE_TIMEOUT_MS" envDefault:"75000" min:"1" doc:"time that an idle connection is kept"`
+	MaxHeader     int           `env:"CCNQ_MAX_HEADER_BYTES" envDefault:"65536" min:"4096" max:"1048576" doc:"limit for a request's head; then 431"`
+}
+
+// Queue is the edge's part of the admission queue.
+type Queue struct {
+	Enabled      bool           `env:"CCNQ_QUEUE_ENABLED" envDefault:"false" doc:"switch the admission queue on"`
+	RulesFile    string         `env:"CCNQ_QUEUE_RULES_FILE" doc:"ruleset (JSON) of the requests in scope; required with the queue"`
+	Methods      config.Methods `env:"CCNQ_QUEUE_METHODS" doc:"methods in scope, separated by commas; empty is all"`
+	Pending      config.Millis  `env:"CCNQ_QUEUE_PENDING_TIMEOUT_MS" envDefault:"10000" min:"1" doc:"how long a request waits in line before it is refused"`
+	Poll         config.Millis  `env:"CCNQ_QUEUE_POLL_INTERVAL_MS" envDefault:"250" min:"10" doc:"how often waiting requests are checked, beside the push that tells their turn"`
+	IPv4Prefix   int            `env:"CCNQ_QUEUE_IPV4_PREFIX_LENGTH" envDefault:"24" min:"1" max:"32" doc:"prefix that groups IPv4 clients"`
+	IPv6Prefix   int            `env:"CCNQ_QUEUE_IPV6_PREFIX_LENGTH" envDefault:"64" min:"1" max:"128" doc:"prefix that groups IPv6 clients"`
+	MaxActive    config.Millis  `env:"CCNQ_QUEUE_MAX_ACTIVE_DURATION_MS" envDefault:"0" doc:"time after which an admitted request's connection is cut; 0 is never"`
+	Allowlist    string         `env:"CCNQ_QUEUE_ALLOWLIST" doc:"addresses, CIDR ranges and start-end ranges that no limit applies to"`
+	Mode         string         `env:"CCNQ_QUEUE_MODE" envDefault:"enforce" enum:"enforce,monitor" doc:"enforce, or monitor: decide and count, but refuse nobody"`
+	Fallback     string         `env:"CCNQ_QUEUE_FALLBACK" envDefault:"open" enum:"open,local" doc:"while no coordinator answers: open lets requests pass, local lets this edge count alone"`
+	AdmitTimeout config.Millis  `env:"CCNQ_QUEUE_ADMIT_TIMEOUT_MS" envDefault:"1000" min:"10" max:"60000" doc:"limit for the answer of a coordinator"`
+	Lease        config.Millis  `env:"CCNQ_QUEUE_LEASE_MS" envDefault:"5000" min:"2000" max:"600000" doc:"how long the places of an edge outlive its last message"`
+	MaxServed    int            `env:"CCNQ_QUEUE_MAX_SERVED_PER_GROUP" envDefault:"1" min:"1" max:"1000000" doc:"requests of one group at the origin at once"`
+	MaxPending   int            `env:"CCNQ_QUEUE_MAX_PENDING_PER_GROUP" envDefault:"5" min:"0" max:"1000000" doc:"requests of one group that may wait in line"`
+}
+
+// Validate returns one message for each problem that concerns several
+// variables, or the content of one.
+func (c *Config) Validate() []string {
+	var problems []string
+	if c.Queue.Enabled && c.Queue.RulesFile == "" {
+		problems = append(problems, "CCNQ_QUEUE_RULES_FILE: required when CCNQ_QUEUE_ENABLED is true")
+	}
+	if (c.Listener.TLSCertFile == "") != (c.Listener.TLSKeyFile == "") {
+		problems = append(problems, "CCNQ_TLS_CERT_FILE and CCNQ_TLS_KEY_FILE: one needs the other")
+	}
+	if c.General.EdgeID != "" {
+		if err := wire.CheckEdgeID(c.General.EdgeID); err != nil {
+			problems = append(problems, "CCNQ_EDGE_ID: "+err.Error())
+		}
+	}
+	for name, list := range map[string]string{
+		"CCNQ_TRUSTED_PROXIES": c.General.TrustedProxies,
+		"CCNQ_QUEUE_ALLOWLIST": c.Queue.Allowlist,
+	} {
+		if _, err := clientip.ParseSet(list); err != nil {
+			problems = append(problems, name+": "+err.Error())
+		}
+	}
+	return append(problems, c.NATS.Validate()...)
+}
+
+// edgeID returns the configured name, or the host's with something random.
+func (g General) edgeID() string {
+	if g.EdgeID != "" {
+		return g.EdgeID
+	}
+	var random [4]byte
+	_, _ = rand.Read(random[:]) // never fails
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "edge"
+	}
+	return wire.ReduceEdgeID(host, wire.MaxEdgeID-9) + "-" + hex.EncodeToString(random[:])
+}
+
+// drainTimeout bounds the wait for requests at shutdown.
+const drainTimeout = 25 * time.Second

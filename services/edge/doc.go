@@ -1,0 +1,15 @@
+// Package edge is the service that clients see: a reverse proxy that lets a
+// request pass, makes it wait, or refuses it, before the origin is asked.
+//
+// # State
+//
+// An edge keeps nothing that outlives it. Who holds a place in the queue is
+// decided by the coordinators (see package admission for what the edge
+// believes and for how long). Edges do not talk to each other.
+//
+// # Failure
+//
+// Without NATS or without coordinators, requests pass undecided, or counted by
+// this edge alone, as CCNQ_QUEUE_FALLBACK says. Without the origin, clients
+// get 502 or 504.
+package edge

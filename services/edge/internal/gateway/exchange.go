@@ -1,0 +1,40 @@
+package gateway
+
+import (
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/ccnq/ccnq/services/edge/internal/admission"
+	"github.com/ccnq/ccnq/services/edge/internal/proxy"
+)
+
+// exchange is one request on its way. It belongs to one goroutine.
+type exchange struct {
+	w       http.ResponseWriter
+	r       *http.Request
+	arrived time.Time
+
+	// Set by the identity stage.
+	client    netip.Addr   // not valid when the peer has no address
+	group     netip.Prefix // of the client
+	exempt    bool         // on the allowlist
+	anonymous bool         // the address is a trusted proxy's: unknown
+
+	// Set by the queue stage.
+	ticket *admission.Ticket
+	queue  admission.Outcome
+
+	// Set by the proxy stage.
+	origin proxy.Outcome
+
+	// Set by the responder.
+	reference string
+
+	// Set by whoever ends the way.
+	reason Reason
+	status int
+}
+
+// close gives back what the stages took.
+func (x *exchange) close() { x.ticket.Done() }

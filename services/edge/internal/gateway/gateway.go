@@ -1,0 +1,108 @@
+package gateway
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ccnq/ccnq/pkg/clientip"
+	"github.com/ccnq/ccnq/pkg/rules"
+	"github.com/ccnq/ccnq/services/edge/internal/admission"
+	"github.com/ccnq/ccnq/services/edge/internal/proxy"
+)
+
+// Options hand the gateway its collaborators.
+type Options struct {
+	// Clients finds a request's address.
+	Clients *clientip.Resolver
+	// Groups makes groups of addresses.
+	Groups clientip.Grouper
+	// Trusted are the proxies in front. May be nil.
+	Trusted *clientip.Set
+	// Allowlist bypasses every limit. May be nil.
+	Allowlist *clientip.Set
+	// Proxy forwards to the origin.
+	Proxy *proxy.Proxy
+	// Queue is the queue stage, or nil when the queue is off.
+	Queue *Queue
+	// AccessLog writes one line for each request.
+	AccessLog bool
+	// Registerer receives the metrics.
+	Registerer prometheus.Registerer
+	// Logger receives refusals, and the access log if it is on.
+	Logger *slog.Logger
+}
+
+// Queue configures the queue stage.
+type Queue struct {
+	// Gate decides.
+	Gate *admission.Gate
+	// Methods limits the stage to some methods; empty means all.
+	Methods []string
+	// Rules limits it to the requests that match.
+	Rules *rules.File
+	// MaxActive ends an exchange that had a place for longer; 0 is never.
+	MaxActive time.Duration
+	// PeerGone tells whether the client of a request that waits has left,
+	// where the request's context cannot. May be nil.
+	PeerGone func(*http.Request) bool
+}
+
+// Gateway is the edge's HTTP handler.
+type Gateway struct {
+	opts     Options
+	stages   []stage
+	metrics  *metrics
+	refusals *refusalLog
+	spread   *spread
+}
+
+// New returns a gateway.
+func New(opts Options) *Gateway {
+	g := &Gateway{
+		opts:     opts,
+		metrics:  newMetrics(opts.Registerer),
+		refusals: newRefusalLog(opts.Logger),
+	}
+	g.spread = newSpread(opts.Logger, opts.Registerer)
+	g.stages = g.pipeline()
+	return g
+}
+
+// ServeHTTP takes a request through the pipeline.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{w: w, r: r, arrived: time.Now()}
+	// Every response says what the cache did; there is none yet.
+	h := w.Header()
+	h["X-Cache"] = cacheBypass
+	h["Cache-Status"] = statusOfUs
+	g.metrics.inFlight.Inc()
+	defer g.finish(x)
+	for i := range g.stages {
+		if v := g.stages[i].decide(x); v.Reason != "" {
+			x.reason = v.Reason
+			if v.Status != 0 {
+				g.respond(x, v)
+			}
+			return
+		}
+	}
+}
+
+// finish runs however the request ended, also when the proxy aborted the
+// connection by a panic.
+func (g *Gateway) finish(x *exchange) {
+	x.close()
+	if x.origin.Status != 0 {
+		x.status = x.origin.Status
+	}
+	g.metrics.inFlight.Dec()
+	g.metrics.count(x)
+	if g.opts.AccessLog {
+		g.logAccess(x)
+	} else if x.reference != "" {
+		g.refusals.log(x)
+	}
+}

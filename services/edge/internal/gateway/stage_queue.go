@@ -1,0 +1,42 @@
+package gateway
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/ccnq/ccnq/pkg/rules"
+	"github.com/ccnq/ccnq/services/edge/internal/admission"
+)
+
+// enqueue takes a place in the queue for requests in its scope.
+func (g *Gateway) enqueue(x *exchange) Verdict {
+	q := g.opts.Queue
+	if q == nil || x.exempt || x.anonymous || !q.inScope(x.r) {
+		return goOn
+	}
+	x.ticket, x.queue = q.Gate.Admit(x.r.Context(), x.group, q.gone(x.r))
+	if x.queue.Pass {
+		return goOn
+	}
+	if x.queue.Reason == admission.ClientGone {
+		return answered(Reason(x.queue.Reason))
+	}
+	return refuse(Reason(x.queue.Reason), http.StatusTooManyRequests, x.queue.RetryAfter)
+}
+
+// inScope applies the method filter, which is cheaper, before the rules.
+func (q *Queue) inScope(r *http.Request) bool {
+	if len(q.Methods) > 0 && !slices.Contains(q.Methods, r.Method) {
+		return false
+	}
+	return q.Rules.Current().Match(r, rules.OnTimeoutMatch)
+}
+
+// gone returns how to notice that a client has left while its request has a
+// body that nobody reads: net/http ends the context only when it has been.
+func (q *Queue) gone(r *http.Request) func() bool {
+	if q.PeerGone == nil || r.Body == nil || r.Body == http.NoBody || r.ProtoMajor > 1 {
+		return nil
+	}
+	return func() bool { return q.PeerGone(r) }
+}

@@ -1,0 +1,252 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/ccnq/ccnq/pkg/admin"
+	"github.com/ccnq/ccnq/pkg/bus"
+	"github.com/ccnq/ccnq/pkg/clientip"
+	"github.com/ccnq/ccnq/pkg/rules"
+	"github.com/ccnq/ccnq/pkg/wire"
+	"github.com/ccnq/ccnq/services/edge/internal/admission"
+	"github.com/ccnq/ccnq/services/edge/internal/gateway"
+	"github.com/ccnq/ccnq/services/edge/internal/listen"
+	"github.com/ccnq/ccnq/services/edge/internal/proxy"
+)
+
+// Deps are what an edge does not make by itself.
+type Deps struct {
+	// Logger is required.
+	Logger *slog.Logger
+	// NATS says how to reach NATS; nil means as the configuration says.
+	NATS *bus.Options
+}
+
+// Edge is one edge. Its methods are safe for concurrent use.
+type Edge struct {
+	cfg    Config
+	logger *slog.Logger
+
+	admin  *admin.Server
+	conn   *bus.Conn
+	gate   *admission.Gate
+	proxy  *proxy.Proxy
+	rules  *rules.File
+	server *listen.Server
+
+	stopOnce sync.Once
+	addr     net.Addr
+}
+
+// New wires an edge and opens what it can fail on: the rules, the certificate,
+// the credentials. It opens no socket.
+func New(cfg Config, deps Deps) (_ *Edge, err error) {
+	e := &Edge{cfg: cfg, logger: deps.Logger}
+	defer func() {
+		if err != nil {
+			e.release()
+		}
+	}()
+	e.admin = admin.New(admin.Options{Addr: cfg.Admin.Addr, Pprof: cfg.Admin.Pprof, Logger: deps.Logger})
+	trusted, err := clientip.ParseSet(cfg.General.TrustedProxies)
+	if err != nil {
+		return nil, fmt.Errorf("CCNQ_TRUSTED_PROXIES: %w", err)
+	}
+	allowlist, err := clientip.ParseSet(cfg.Queue.Allowlist)
+	if err != nil {
+		return nil, fmt.Errorf("CCNQ_QUEUE_ALLOWLIST: %w", err)
+	}
+	if cfg.General.ClientIPHeader != "" && cfg.General.TrustedProxies == "" {
+		deps.Logger.Warn("everybody's word is taken for the client's address: set CCNQ_TRUSTED_PROXIES to the proxies in front",
+			"header", cfg.General.ClientIPHeader)
+	}
+	clients := clientip.NewResolver(clientip.Options{Header: cfg.General.ClientIPHeader, Trusted: trusted})
+	e.proxy, err = proxy.New(proxy.Options{
+		Upstream:              cfg.Upstream.URL.URL,
+		Host:                  cfg.Upstream.Host,
+		ConnectTimeout:        cfg.Upstream.ConnectTimeout.Duration(),
+		ResponseHeaderTimeout: cfg.Upstream.HeaderTimeout.Duration(),
+		Trusted:               clients.PeerTrusted,
+		OnEventStream:         listen.EventStream,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("CCNQ_UPSTREAM_URL: %w", err)
+	}
+	queue, err := e.newQueue(deps)
+	if err != nil {
+		return nil, err
+	}
+	handler := gateway.New(gateway.Options{
+		Clients:    clients,
+		Groups:     clientip.Grouper{V4: cfg.Queue.IPv4Prefix, V6: cfg.Queue.IPv6Prefix},
+		Trusted:    trusted,
+		Allowlist:  allowlist,
+		Proxy:      e.proxy,
+		Queue:      queue,
+		AccessLog:  cfg.General.AccessLog,
+		Registerer: e.admin.Registry(),
+		Logger:     deps.Logger,
+	})
+	e.server, err = listen.New(listen.Options{
+		Addr:              fmt.Sprintf(":%d", cfg.General.Port),
+		Handler:           handler,
+		TLSCertFile:       cfg.Listener.TLSCertFile,
+		TLSKeyFile:        cfg.Listener.TLSKeyFile,
+		ReadHeaderTimeout: cfg.Listener.HeaderTimeout.Duration(),
+		IdleTimeout:       cfg.Listener.IdleTimeout.Duration(),
+		MaxHeaderBytes:    cfg.Listener.MaxHeader,
+		Logger:            deps.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// newQueue makes the queue stage, or returns nil when the queue is off: then
+// neither NATS nor a coordinator is needed.
+func (e *Edge) newQueue(deps Deps) (*gateway.Queue, error) {
+	q := e.cfg.Queue
+	if !q.Enabled {
+		return nil, nil
+	}
+	var err error
+	if e.rules, err = rules.OpenFile(q.RulesFile, deps.Logger); err != nil {
+		return nil, fmt.Errorf("CCNQ_QUEUE_RULES_FILE: %w", err)
+	}
+	for _, pattern := range e.rules.Current().Backtracking() {
+		deps.Logger.Warn("a pattern needs a backtracking engine, which is slower and has a time limit", "pattern", pattern)
+	}
+	if e.rules.Current().Empty() {
+		deps.Logger.Warn("the queue is on and its ruleset matches nothing", "file", q.RulesFile)
+	}
+	id := e.cfg.General.edgeID()
+	natsOpts := e.cfg.NATS.Options("ccnq-edge "+id, deps.Logger)
+	if deps.NATS != nil {
+		natsOpts = *deps.NATS
+	}
+	natsOpts.InboxPrefix = wire.InboxPrefix(id)
+	if e.conn, err = bus.Connect(natsOpts); err != nil {
+		return nil, err
+	}
+	e.gate = admission.New(admission.Options{
+		EdgeID:         id,
+		Conn:           e.conn,
+		AdmitTimeout:   q.AdmitTimeout.Duration(),
+		PendingTimeout: q.Pending.Duration(),
+		PollInterval:   q.Poll.Duration(),
+		Lease:          q.Lease.Duration(),
+		Monitor:        q.Mode == "monitor",
+		Fallback:       q.Fallback == "local",
+		Limits:         wire.Limits{MaxServed: q.MaxServed, MaxPending: q.MaxPending},
+		Registerer:     e.admin.Registry(),
+		Logger:         deps.Logger,
+	})
+	e.admin.Check("queue", e.gate.Degraded)
+	e.logger.Info("the queue is on", "edge", id, "mode", q.Mode, "fallback", q.Fallback)
+	stage := &gateway.Queue{
+		Gate:     e.gate,
+		Methods:  q.Methods,
+		Rules:    e.rules,
+		PeerGone: listen.PeerGone,
+	}
+	if q.Mode != "monitor" {
+		stage.MaxActive = q.MaxActive.Duration()
+	}
+	return stage, nil
+}
+
+// Start begins to serve. On an error nothing is left running.
+func (e *Edge) Start(ctx context.Context) error {
+	err := e.start(ctx)
+	if err != nil {
+		e.release()
+	}
+	return err
+}
+
+func (e *Edge) start(ctx context.Context) error {
+	if err := e.admin.Start(ctx); err != nil {
+		return err
+	}
+	if e.gate != nil {
+		if err := e.gate.Start(); err != nil {
+			return err
+		}
+	}
+	addr, err := e.server.Start()
+	if err != nil {
+		return fmt.Errorf("CCNQ_PORT: %w", err)
+	}
+	e.addr = addr
+	e.admin.SetReady(true)
+	e.logger.Info("serving", "addr", addr.String(), "admin", e.admin.Addr().String())
+	return nil
+}
+
+// Addr is where clients connect, once started.
+func (e *Edge) Addr() net.Addr { return e.addr }
+
+// AdminAddr is where operators connect, once started.
+func (e *Edge) AdminAddr() net.Addr { return e.admin.Addr() }
+
+// Reload reads the rules and the certificate again; what cannot be read stays
+// as it was.
+func (e *Edge) Reload() error {
+	var problems []error
+	if e.rules != nil {
+		problems = append(problems, e.rules.Reload())
+	}
+	return errors.Join(append(problems, e.server.Reload())...)
+}
+
+// Stop ends the edge in the order that loses nothing: not ready but still
+// accepting for the shutdown delay; then no new connections, and requests
+// under way may end; then what never ends by itself is cut; then every place
+// is given back. It returns when all is done, or soon after ctx ends. It may be
+// called twice.
+func (e *Edge) Stop(ctx context.Context) error {
+	e.stopOnce.Do(func() { e.stop(ctx) })
+	return nil
+}
+
+func (e *Edge) stop(ctx context.Context) {
+	e.admin.SetReady(false)
+	select {
+	case <-time.After(e.cfg.General.ShutdownDelay.Duration()):
+	case <-ctx.Done():
+	}
+	drain, cancel := context.WithTimeout(ctx, drainTimeout)
+	if err := e.server.Drain(drain); err != nil {
+		e.logger.Warn("requests did not end in time", "error", err)
+	}
+	cancel()
+	cut := e.server.Cut()
+	e.logger.Info("drained", "cut_requests", cut.Requests, "cut_upgrades", cut.Upgrades, "cut_event_streams", cut.EventStreams)
+	if e.gate != nil {
+		giveBack, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*e.cfg.Queue.AdmitTimeout.Duration())
+		e.gate.Stop(giveBack)
+		cancel()
+	}
+	e.release()
+}
+
+// release closes whatever was opened.
+func (e *Edge) release() {
+	if e.conn != nil {
+		e.conn.Close()
+	}
+	if e.rules != nil {
+		_ = e.rules.Close()
+	}
+	if e.proxy != nil {
+		e.proxy.Close()
+	}
+	e.admin.Stop()
+}
