@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"time"
@@ -21,8 +20,9 @@ var (
 type Options[T any] struct {
 	// Run serves a batch of 1 to MaxBatch items in order of arrival. It is
 	// called from MaxInFlight goroutines at once; items is its own until it
-	// returns. Its context ends at the earliest deadline of the batch.
-	Run func(ctx context.Context, items []T)
+	// returns. No deadline had passed when it was called; to keep the items
+	// within theirs from then on is its business.
+	Run func(items []T)
 	// Drop takes an item that Run will not see. It must not block.
 	Drop func(item T, reason error)
 	// MaxBatch is the greatest size of a batch, at least 1.
@@ -130,13 +130,10 @@ func (b *Batcher[T]) hire() *worker[T] {
 func (b *Batcher[T]) work(w *worker[T]) {
 	defer b.runs.Done()
 	for b.take(w) {
-		earliest := b.pick(w)
-		if len(w.items) == 0 {
-			continue
+		b.pick(w)
+		if len(w.items) > 0 {
+			b.opts.Run(w.items)
 		}
-		ctx, cancel := context.WithDeadline(context.Background(), earliest)
-		b.opts.Run(ctx, w.items)
-		cancel()
 	}
 }
 
@@ -167,20 +164,15 @@ func (b *Batcher[T]) take(w *worker[T]) bool {
 	return true
 }
 
-// pick keeps the items of w that are still of use, drops the others, and
-// returns the earliest deadline.
-func (b *Batcher[T]) pick(w *worker[T]) (earliest time.Time) {
+// pick keeps the items of w that are still of use and drops the others.
+func (b *Batcher[T]) pick(w *worker[T]) {
 	w.items = w.items[:0]
 	now := time.Now()
 	for _, e := range w.entries {
-		if !now.Before(e.deadline) {
+		if now.Before(e.deadline) {
+			w.items = append(w.items, e.item)
+		} else {
 			b.opts.Drop(e.item, ErrExpired)
-			continue
 		}
-		if earliest.IsZero() || e.deadline.Before(earliest) {
-			earliest = e.deadline
-		}
-		w.items = append(w.items, e.item)
 	}
-	return earliest
 }

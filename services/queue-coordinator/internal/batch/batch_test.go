@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -36,7 +35,7 @@ func newGate() *gate {
 
 func (g *gate) options(maxBatch, maxInFlight, maxWaiting int) Options[int] {
 	return Options[int]{
-		Run: func(_ context.Context, items []int) {
+		Run: func(items []int) {
 			g.batches <- append([]int(nil), items...)
 			<-g.next
 		},
@@ -145,32 +144,6 @@ func TestDropsWhatWaitedPastItsTime(t *testing.T) {
 	})
 }
 
-func TestContextEndsAtTheEarliestDeadline(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		hold := make(chan struct{})
-		deadlines := make(chan time.Time, 2)
-		b := New(Options[int]{
-			Run: func(ctx context.Context, _ []int) {
-				deadline, _ := ctx.Deadline()
-				deadlines <- deadline
-				<-hold
-			},
-			Drop:     func(int, error) {},
-			MaxBatch: 10, MaxInFlight: 1, MaxWaiting: 10,
-		})
-		start := time.Now()
-		b.Submit(0, start.Add(time.Minute))
-		require.Equal(t, start.Add(time.Minute), <-deadlines)
-		b.Submit(1, start.Add(3*time.Second))
-		b.Submit(2, start.Add(2*time.Second))
-		b.Submit(3, start.Add(4*time.Second))
-		close(hold)
-		require.Equal(t, start.Add(2*time.Second), <-deadlines)
-		b.Stop()
-	})
-}
-
 // TestEveryItemOnce hands over many items from many goroutines, through every
 // path, and counts them.
 func TestEveryItemOnce(t *testing.T) {
@@ -179,7 +152,7 @@ func TestEveryItemOnce(t *testing.T) {
 	seen := make([]atomic.Int32, producers*each)
 	var inFlight, most atomic.Int32
 	b := New(Options[int]{
-		Run: func(_ context.Context, items []int) {
+		Run: func(items []int) {
 			if n := inFlight.Add(1); n > most.Load() {
 				most.Store(n)
 			}
@@ -215,7 +188,7 @@ func TestKeepsOrderWithOneCallInFlight(t *testing.T) {
 	t.Parallel()
 	var got []int
 	b := New(Options[int]{
-		Run:      func(_ context.Context, items []int) { got = append(got, items...) },
+		Run:      func(items []int) { got = append(got, items...) },
 		Drop:     func(int, error) {},
 		MaxBatch: 3, MaxInFlight: 1, MaxWaiting: 100_000,
 	})

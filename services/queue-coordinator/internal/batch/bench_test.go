@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"context"
 	"sync/atomic"
 	"testing"
 )
@@ -12,7 +11,7 @@ func BenchmarkLone(b *testing.B) {
 	b.ReportAllocs()
 	done := make(chan struct{}, 1)
 	batcher := New(Options[int]{
-		Run:      func(context.Context, []int) { done <- struct{}{} },
+		Run:      func([]int) { done <- struct{}{} },
 		Drop:     func(int, error) {},
 		MaxBatch: 512, MaxInFlight: 2, MaxWaiting: 16_384,
 	})
@@ -29,7 +28,7 @@ func BenchmarkBusy(b *testing.B) {
 	b.ReportAllocs()
 	var items, batches atomic.Int64
 	batcher := New(Options[int]{
-		Run: func(_ context.Context, batch []int) {
+		Run: func(batch []int) {
 			items.Add(int64(len(batch)))
 			batches.Add(1)
 		},

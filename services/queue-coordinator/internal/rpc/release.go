@@ -35,13 +35,13 @@ func (s *Server) release(call *bus.Call[wire.ReleaseRequest, wire.ReleaseReply])
 	}
 }
 
-func (s *Server) runReleases(ctx context.Context, batch []releaseItem) {
+func (s *Server) runReleases(batch []releaseItem) {
 	taken := append([]releaseItem(nil), batch...)
 	items := make([]store.Item, len(taken))
 	for i, r := range taken {
 		items[i] = storeItem(r.call.Edge, r.item.RequestID, r.item.Bucket, r.call.Received, r.deadline())
 	}
-	s.opts.Store.Release(ctx, s.opts.Limits, items, func(i int, err error) {
+	s.opts.Store.Release(context.Background(), s.opts.Limits, items, func(i int, err error) {
 		if err != nil {
 			s.metrics.count(opRelease, string(taken[i].fail(err)))
 			return

@@ -88,12 +88,12 @@ func New(opts Options) *Server {
 
 // batchOptions returns the options of the batches of one operation. Fail
 // answers an item with an error, and returns the code.
-func batchOptions[T any](s *Server, op string, run func(context.Context, []T), fail func(T, error) bus.Code) batch.Options[T] {
+func batchOptions[T any](s *Server, op string, run func([]T), fail func(T, error) bus.Code) batch.Options[T] {
 	size := s.metrics.batchSize.WithLabelValues(op)
 	opts := batch.Options[T]{
-		Run: func(ctx context.Context, items []T) {
+		Run: func(items []T) {
 			size.Observe(float64(len(items)))
-			run(ctx, items)
+			run(items)
 		},
 		Drop: func(item T, reason error) { s.metrics.count(op, string(fail(item, reason))) },
 
@@ -139,9 +139,9 @@ func (s *Server) admit(call *admitCall) {
 	s.admits.Submit(call, call.Received.Add(call.Request.Budget()))
 }
 
-func (s *Server) runAdmits(ctx context.Context, batch []*admitCall) {
+func (s *Server) runAdmits(batch []*admitCall) {
 	// The store may report an item after it returned; the batcher takes its
-	// slice back before.
+	// slice back before. Each item has its own deadline, the call needs none.
 	calls := append([]*admitCall(nil), batch...)
 	items := make([]store.AdmitItem, len(calls))
 	for i, call := range calls {
@@ -151,7 +151,7 @@ func (s *Server) runAdmits(ctx context.Context, batch []*admitCall) {
 			Mode: call.Request.Mode,
 		}
 	}
-	s.opts.Store.Admit(ctx, s.opts.Limits, items, func(i int, r store.AdmitResult) {
+	s.opts.Store.Admit(context.Background(), s.opts.Limits, items, func(i int, r store.AdmitResult) {
 		call := calls[i]
 		if r.Err != nil {
 			s.metrics.count(opAdmit, string(failCall(call, r.Err)))
@@ -177,14 +177,14 @@ func (s *Server) cancel(call *cancelCall) {
 	s.cancels.Submit(call, call.Received.Add(opTimeout))
 }
 
-func (s *Server) runCancels(ctx context.Context, batch []*cancelCall) {
+func (s *Server) runCancels(batch []*cancelCall) {
 	calls := append([]*cancelCall(nil), batch...)
 	items := make([]store.Item, len(calls))
 	for i, call := range calls {
 		items[i] = storeItem(call.Edge, call.Request.RequestID, call.Request.Bucket, call.Received,
 			call.Received.Add(opTimeout))
 	}
-	s.opts.Store.Cancel(ctx, s.opts.Limits, items, func(i int, r store.CancelResult) {
+	s.opts.Store.Cancel(context.Background(), s.opts.Limits, items, func(i int, r store.CancelResult) {
 		if r.Err != nil {
 			s.metrics.count(opCancel, string(failCall(calls[i], r.Err)))
 			return
@@ -198,8 +198,10 @@ func (s *Server) status(call *statusCall) {
 	s.statuses.Submit(call, call.Received.Add(opTimeout))
 }
 
-func (s *Server) runStatus(ctx context.Context, batch []*statusCall) {
+func (s *Server) runStatus(batch []*statusCall) {
 	call := batch[0]
+	ctx, cancel := context.WithDeadline(context.Background(), call.Received.Add(opTimeout))
+	defer cancel()
 	r, err := s.opts.Store.Status(ctx, s.opts.Limits, store.Status{
 		EdgeID: call.Edge,
 		Epoch:  call.Request.Epoch,
