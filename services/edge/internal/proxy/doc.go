@@ -19,7 +19,8 @@
 //
 // Bodies stream both ways. A response of unknown length, or of type text/event-stream, is flushed after every piece; one of known
 // length is flushed whenever the origin pauses in its body, so its head leaves together with the first piece of its body. A chunk of
-// chunked framing is passed on when it is complete or fills a buffer of 32 KiB. 1xx responses,
+// chunked framing is passed on once it is complete or fills a buffer of 32 KiB; a chunk in front of it whose bytes came together with the
+// beginning of this one may wait with it. 1xx responses,
 // trailers and protocol upgrades pass. Content coding is never touched. A missing Date is added, as RFC 9110 section
 // 6.6.1 demands of a gateway; Server, Content-Type and User-Agent are never invented.
 //

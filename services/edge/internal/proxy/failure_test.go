@@ -201,15 +201,15 @@ func TestF16_ClientHangsUpInTheUpload(t *testing.T) {
 func TestF16_OriginBreaksOff(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		answer string
-		reset  bool
+		answer, more string
+		reset        bool
 	}{
-		"ResetInTheBody":   {"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc", true},
-		"ClosedInTheBody":  {"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc", false},
-		"ResetInAChunk":    {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n64\r\nde", true},
-		"ClosedInAChunk":   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n64\r\nde", false},
-		"ClosedAfterChunk": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", false},
-		"BadChunk":         {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nxyz\r\n", false},
+		"ResetInTheBody":   {"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc", "", true},
+		"ClosedInTheBody":  {"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc", "", false},
+		"ResetInAChunk":    {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "64\r\nde", true},
+		"ClosedInAChunk":   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "64\r\nde", false},
+		"ClosedAfterChunk": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "", false},
+		"BadChunk":         {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "xyz\r\n", false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -221,6 +221,7 @@ func TestF16_OriginBreaksOff(t *testing.T) {
 				}
 				_, _ = io.WriteString(c, test.answer)
 				<-delivered
+				_, _ = io.WriteString(c, test.more)
 				if test.reset {
 					_ = c.(*net.TCPConn).SetLinger(0)
 				}

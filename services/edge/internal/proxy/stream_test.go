@@ -238,7 +238,7 @@ func startEcho(t *testing.T) (*rawOrigin, <-chan string) {
 	t.Helper()
 	heads := make(chan string, 8)
 	return startRawOrigin(t, func(c net.Conn, br *bufio.Reader) {
-		head, err := readHead(br)
+		head, err := readMessage(br)
 		if err != nil {
 			return
 		}
