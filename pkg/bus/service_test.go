@@ -1,0 +1,99 @@
+package bus
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ccnq/ccnq/pkg/bus/embed"
+	"github.com/ccnq/ccnq/pkg/wire"
+)
+
+func TestStopWaitsForAnswers(t *testing.T) {
+	t.Parallel()
+	s := server(t, embed.Options{})
+	first := make(chan *Call[wire.CancelRequest, wire.CancelReply], 1)
+	service, _ := serve(t, connectTo(t, s), func(call *Call[wire.CancelRequest, wire.CancelReply]) {
+		select {
+		case first <- call: // and keeps it
+		default:
+			pending(call)
+		}
+	})
+	c := connectTo(t, s)
+	answered := make(chan error)
+	go func() {
+		_, err := ask(deadline(t), c)
+		answered <- err
+	}()
+	require.Eventually(t, func() bool { return len(first) == 1 }, 20*time.Second, time.Millisecond)
+	stopped := make(chan error, 1)
+	go func() { stopped <- service.Stop() }()
+	for {
+		if _, err := ask(deadline(t), c); err != nil {
+			require.ErrorIs(t, err, ErrNoResponders)
+			break // it no longer listens
+		}
+	}
+	require.Empty(t, stopped, "a call is not answered yet")
+	pending(<-first)
+	require.NoError(t, <-answered)
+	require.NoError(t, <-stopped)
+	require.NoError(t, service.Stop(), "twice")
+}
+
+// TestStopLosesNothing stops services while requests come in: each is answered
+// by one that is still there, or by nobody, but never waits in vain.
+func TestStopLosesNothing(t *testing.T) {
+	t.Parallel()
+	s := server(t, embed.Options{})
+	answer := func(call *Call[wire.CancelRequest, wire.CancelReply]) { go pending(call) }
+	serve(t, connectTo(t, s), answer)
+	var stop atomic.Bool
+	var asking sync.WaitGroup
+	for range 8 {
+		c := connectTo(t, s)
+		asking.Go(func() {
+			for !stop.Load() {
+				if _, err := ask(deadline(t), c); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range 20 {
+		service, _ := serve(t, connectTo(t, s), answer)
+		require.NoError(t, service.Stop())
+	}
+	stop.Store(true)
+	asking.Wait()
+}
+
+func TestStopWithoutAConnection(t *testing.T) {
+	t.Parallel()
+	s := server(t, embed.Options{Host: "127.0.0.1", Port: -1})
+	c := connect(t, Options{URL: s.ClientURL()})
+	c.until(t, true)
+	service, _ := serve(t, c, pending)
+	s.Stop()
+	c.until(t, false)
+	require.NoError(t, service.Stop())
+	c.Close()
+	late, err := NewService(c.Conn, serviceName, "1.0.0", nil)
+	if err == nil {
+		require.NoError(t, late.Stop())
+	}
+}
+
+func TestNamesAreChecked(t *testing.T) {
+	t.Parallel()
+	c := connectTo(t, server(t, embed.Options{}))
+	_, err := NewService(c.Conn, "not a name", "1.0.0", nil)
+	require.ErrorContains(t, err, "register service")
+	_, err = NewService(c.Conn, serviceName, "one", nil)
+	require.ErrorContains(t, err, "register service")
+}
