@@ -50,6 +50,7 @@ func (s *Store) Admit(_ context.Context, limits store.Limits, items []store.Admi
 			}
 		}
 	}
+	c.reconsider(items, results)
 	c.end()
 	for i, r := range results {
 		done(i, r)
@@ -64,19 +65,33 @@ func (c *call) admit(item *store.AdmitItem) store.AdmitResult {
 		return store.AdmitResult{Err: store.ErrExpired}
 	}
 	e, g := c.renew(item.EdgeID), c.group(item.Group)
-	c.promote(g, time.Time{})
 	if r := c.requests[item.ID]; r != nil {
 		return c.readmit(r, item)
 	}
-	d := c.place(item, e, g)
-	if d == wire.Rejected && c.reclaim(g) > 0 {
-		c.settle()
-		d = c.place(item, e, g)
+	return store.AdmitResult{Decision: c.place(item, e, g)}
+}
+
+// reconsider gives rejected items a second chance if their group holds stale
+// requests, and tells the others how long the group will be full.
+func (c *call) reconsider(items []store.AdmitItem, results []store.AdmitResult) {
+	freed := 0
+	for i := range results {
+		if results[i].Decision == wire.Rejected {
+			freed += c.reclaim(c.groups[items[i].Group])
+		}
 	}
-	if d == wire.Rejected {
-		return store.AdmitResult{Decision: d, FullFor: g.estimate.FullFor(c.now)}
+	c.settle()
+	for i := range results {
+		if results[i].Decision != wire.Rejected {
+			continue
+		}
+		if freed > 0 {
+			results[i] = c.admit(&items[i])
+		}
+		if results[i].Decision == wire.Rejected {
+			results[i].FullFor = c.groups[items[i].Group].estimate.FullFor(c.now)
+		}
 	}
-	return store.AdmitResult{Decision: d}
 }
 
 // readmit decides for a request that the store knows.

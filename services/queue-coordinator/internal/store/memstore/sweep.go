@@ -78,6 +78,9 @@ func (s *Store) PruneIdle(_ context.Context, age time.Duration) (int, error) {
 func (s *Store) Totals(context.Context) (store.Totals, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return store.Totals{}, store.ErrClosed
+	}
 	t := store.Totals{Groups: len(s.groups)}
 	for _, g := range s.groups {
 		t.Active += g.active.n

@@ -3,10 +3,12 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/ccnq/ccnq/pkg/wire"
 	"github.com/ccnq/ccnq/services/queue-coordinator/internal/store"
 )
 
@@ -16,8 +18,8 @@ const (
 	// slowLock is how long the slow lane waits for a lock that SKIP LOCKED
 	// does not skip: one on a single request, or on a group that is new.
 	slowLock = 20 * time.Millisecond
-	// aloneAtMost is how many groups a round tries alone after they could not
-	// be tried together.
+	// aloneAtMost is how many groups that turn out to be locked a round tries
+	// alone, after they could not be tried together.
 	aloneAtMost = 8
 	// remember is how long a group counts as locked after it was last seen so.
 	remember = 30 * time.Second
@@ -29,36 +31,31 @@ const (
 // lives while there are any.
 type slowLane struct {
 	s *Store
-	// closing is closed by close.
-	closing chan struct{}
+	// ctx ends with close.
+	ctx  context.Context
+	stop context.CancelFunc
 
 	// known is the size of locked, to be read without the mutex.
 	known atomic.Int64
 
-	mu     sync.Mutex
-	closed bool
+	mu sync.Mutex
 	// locked holds when each group was last seen locked.
 	locked map[string]time.Time
 	// waiting holds one batch for each kind and limits, in order of arrival.
 	waiting []batch
 	ops     int
 	running bool
-	turn    int // which group is tried alone first
+
+	turn int // which group is tried alone first; the goroutine's
 }
 
 func (l *slowLane) init(s *Store) {
-	l.s, l.closing, l.locked = s, make(chan struct{}), map[string]time.Time{}
+	l.s, l.locked = s, map[string]time.Time{}
+	l.ctx, l.stop = context.WithCancel(context.Background())
 }
 
 // close fails everything that waits, now and later.
-func (l *slowLane) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.closed {
-		l.closed = true
-		close(l.closing)
-	}
-}
+func (l *slowLane) close() { l.stop() }
 
 // divert takes the ops whose groups are known to be locked out of b, and
 // returns the others.
@@ -78,7 +75,7 @@ func (l *slowLane) divert(b batch) batch {
 		}
 	}
 	l.mu.Unlock()
-	l.queue(slow)
+	l.queue(slow, atBack)
 	return fast
 }
 
@@ -88,7 +85,16 @@ func (l *slowLane) add(b batch) {
 		return
 	}
 	l.mark(b.ops)
-	l.queue(b)
+	l.queue(b, atBack)
+}
+
+// addAgain takes ops back that the lane itself has tried.
+func (l *slowLane) addAgain(b batch) {
+	if len(b.ops) == 0 {
+		return
+	}
+	l.mark(b.ops)
+	l.queue(b, atFront)
 }
 
 // mark remembers the groups of the ops as locked.
@@ -111,53 +117,66 @@ func (l *slowLane) mark(ops []op) {
 	l.known.Store(int64(len(l.locked)))
 }
 
-// unmark forgets the groups of the ops, of which none was locked.
-func (l *slowLane) unmark(ops []op) {
+// unmark forgets the groups of a batch that was tried, other than those that
+// turned out to be locked.
+func (l *slowLane) unmark(tried, locked batch) {
+	still := make(map[string]struct{}, len(locked.ops))
+	for i := range locked.ops {
+		still[locked.ops[i].Group] = struct{}{}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := range ops {
-		if _, known := l.locked[ops[i].Group]; known {
-			delete(l.locked, ops[i].Group)
-			l.s.log.Info("group is no longer locked", "group", ops[i].Group)
+	for i := range tried.ops {
+		group := tried.ops[i].Group
+		if _, is := still[group]; is {
+			continue
+		}
+		if _, known := l.locked[group]; known {
+			delete(l.locked, group)
+			l.s.log.Info("group is no longer locked", "group", group)
 		}
 	}
 	l.known.Store(int64(len(l.locked)))
 }
 
+// Where queue puts ops, relative to those that wait already.
+const (
+	atBack  = false
+	atFront = true
+)
+
 // queue lets the ops wait and sees to it that the goroutine runs.
-func (l *slowLane) queue(b batch) {
+func (l *slowLane) queue(b batch, where bool) {
 	if len(b.ops) == 0 {
 		return
 	}
-	err := l.tryQueue(b)
-	if err != nil {
+	if err := l.tryQueue(b, where); err != nil {
 		b.fail(err)
 	}
 }
 
-func (l *slowLane) tryQueue(b batch) error {
+func (l *slowLane) tryQueue(b batch, where bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	if l.ctx.Err() != nil {
 		return store.ErrClosed
 	}
 	if l.ops+len(b.ops) > slowRoom {
 		return store.ErrBusy
 	}
 	l.ops += len(b.ops)
-	for i := range l.waiting {
-		if w := &l.waiting[i]; w.kind == b.kind && w.limits == b.limits {
-			w.ops = append(w.ops, b.ops...)
-			b.ops = nil
-			break
-		}
-	}
-	if b.ops != nil {
+	same := slices.IndexFunc(l.waiting, func(w batch) bool { return w.kind == b.kind && w.limits == b.limits })
+	switch {
+	case same < 0:
 		l.waiting = append(l.waiting, b)
+	case where == atFront:
+		l.waiting[same].ops = append(b.ops, l.waiting[same].ops...)
+	default:
+		l.waiting[same].ops = append(l.waiting[same].ops, b.ops...)
 	}
 	if !l.running {
 		l.running = true
-		l.s.calls.Add(1) // the caller is inside a call: Close has not passed
+		l.s.calls.Add(1) // the caller is inside a call, so Close still waits
 		go l.run()
 	}
 	return nil
@@ -177,14 +196,11 @@ func (l *slowLane) take() (batches []batch, ok bool) {
 
 func (l *slowLane) run() {
 	defer l.s.calls.Done()
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-	defer context.AfterFunc(ctx, func() {})()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
 		select {
-		case <-l.closing:
+		case <-l.ctx.Done():
 		case <-pause.C:
 		}
 		batches, ok := l.take()
@@ -192,58 +208,49 @@ func (l *slowLane) run() {
 			return
 		}
 		for _, b := range batches {
-			l.round(ctx, b)
+			l.round(b)
 		}
 		pause.Reset(retryEvery)
 	}
 }
 
 // round tries the ops of one batch; those that are still locked wait again.
-func (l *slowLane) round(ctx context.Context, b batch) {
-	select {
-	case <-l.closing:
+func (l *slowLane) round(b batch) {
+	if l.ctx.Err() != nil {
 		b.fail(store.ErrClosed)
 		return
-	default:
 	}
+	var locked batch
 	for b.expire(time.Now(), store.ErrBusy); len(b.ops) > 0; {
 		next, index := b.round()
-		events, err := l.s.call(ctx, next, slowLock, skipLocked)
-		switch {
-		case err == nil:
-			busy := l.s.deliver(next, index, events)
-			l.settle(next, busy)
-		case errors.Is(err, errLocked) || errors.Is(err, errTimeout):
-			l.alone(ctx, next)
-		default:
-			next.fail(err)
+		if busy := l.try(next, index, l.alone); len(busy.ops) > 0 {
+			locked.kind, locked.limits = busy.kind, busy.limits
+			locked.ops = append(locked.ops, busy.ops...)
 		}
 	}
+	l.addAgain(locked)
 }
 
-// settle remembers which groups of a batch are locked and which are not.
-func (l *slowLane) settle(tried, busy batch) {
-	if len(busy.ops) == 0 {
-		l.unmark(tried.ops)
-		return
+// try makes one transaction of the batch and returns the ops that are locked.
+// Failed decides what to do if it was a lock that made them all fail.
+func (l *slowLane) try(b batch, index map[wire.RequestID]int, failed func(batch) batch) (locked batch) {
+	events, err := l.s.call(l.ctx, b, slowLock, skipLocked)
+	switch {
+	case err == nil:
+		locked = l.s.deliver(b, index, events)
+		l.unmark(b, locked)
+		return locked
+	case errors.Is(err, errLocked) || errors.Is(err, errTimeout):
+		return failed(b)
 	}
-	groups := make(map[string]struct{}, len(busy.ops))
-	for i := range busy.ops {
-		groups[busy.ops[i].Group] = struct{}{}
-	}
-	free := make([]op, 0, len(tried.ops)-len(busy.ops))
-	for _, o := range tried.ops {
-		if _, locked := groups[o.Group]; !locked {
-			free = append(free, o)
-		}
-	}
-	l.unmark(free)
-	l.add(busy)
+	b.fail(err)
+	return batch{}
 }
 
-// alone tries some groups of the batch each for itself, because one of them is
-// locked in a way that fails them all together. The others wait again.
-func (l *slowLane) alone(ctx context.Context, b batch) {
+// alone tries each group of the batch for itself, because one of them is
+// locked in a way that fails them all together.
+func (l *slowLane) alone(b batch) (locked batch) {
+	locked = batch{kind: b.kind, limits: b.limits}
 	var order []string
 	byGroup := make(map[string]batch)
 	for _, o := range b.ops {
@@ -255,22 +262,15 @@ func (l *slowLane) alone(ctx context.Context, b batch) {
 		g.ops = append(g.ops, o)
 		byGroup[o.Group] = g
 	}
+	failures := 0
 	for i := range order {
 		group := byGroup[order[(l.turn+i)%len(order)]]
-		if i >= aloneAtMost {
-			l.add(group)
-			continue
+		if failures < aloneAtMost {
+			next, index := group.round()
+			group = l.try(next, index, func(b batch) batch { failures++; return b })
 		}
-		next, index := group.round()
-		events, err := l.s.call(ctx, next, slowLock, skipLocked)
-		switch {
-		case err == nil:
-			l.settle(next, l.s.deliver(next, index, events))
-		case errors.Is(err, errLocked) || errors.Is(err, errTimeout):
-			l.add(next)
-		default:
-			next.fail(err)
-		}
+		locked.ops = append(locked.ops, group.ops...)
 	}
-	l.turn += aloneAtMost
+	l.turn++
+	return locked
 }
