@@ -11,11 +11,15 @@
 //
 // # Framing
 //
-// net/http refuses most ambiguous requests with 400 before a handler runs: different Content-Length values, codings other
-// than one "chunked", broken chunks. One it repairs: of Content-Length with Transfer-Encoding, the latter counts and the former is removed
-// (RFC 9112 section 6.1). A handler cannot tell such a request from a clean chunked one. So every HTTP/1.1 connection on which
-// a chunked request came is closed after its response: whatever stands behind that request is never read as another. The same
-// holds for all of HTTP/1.0, where net/http ignores Transfer-Encoding.
+// Behind a request whose end two servers may see in different places, nothing on the same connection is read as another
+// request. net/http refuses most of them with 400 before a handler runs: different Content-Length values, codings other
+// than one "chunked", white space before a colon; broken chunks fail the reading of the body. Three kinds it repairs:
+//
+//   - Content-Length with Transfer-Encoding: the latter counts and the former is removed (RFC 9112 section 6.1). A handler cannot
+//     tell such a request from a clean chunked one, so every connection on which a chunked request came is closed after its response.
+//   - Transfer-Encoding in HTTP/1.0, which it ignores: connections of HTTP/1.0 are closed after every response.
+//   - Folded header lines and lines that end with a bare LF: answered with 400 here, on plain listeners, by a look at the bytes (head.go). Under
+//     TLS, where no server in front shares the connection among its clients, they are read as RFC 9112 sections 2.2 and 5.2 allow.
 //
 // # Shutdown
 //

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -171,18 +172,44 @@ func (s *Server) Reload() error {
 	return s.cert.reload()
 }
 
-// serve counts the request and applies the rule on framing of the package documentation.
+// serve counts the request and applies the rules on framing of the package documentation.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.requests.Add(1)
-	defer s.leave(r)
-	if r.ProtoMajor == 1 && (len(r.TransferEncoding) > 0 || r.ProtoMinor == 0) {
+	c := connOf(r)
+	defer s.leave(c)
+	if r.ProtoMajor != 1 {
+		if !c.opaque.Load() {
+			c.opaque.Store(true)
+		}
+		s.handler.ServeHTTP(w, r)
+		return
+	}
+	if c.badHead.Load() {
+		refuseHead(w)
+		return
+	}
+	if r.ContentLength > 0 {
+		c.guard.body = r.ContentLength // net/http reads no further before the handler asks for the body
+	}
+	if len(r.TransferEncoding) > 0 || r.ProtoMinor == 0 {
+		c.opaque.Store(true)
 		w.Header().Set("Connection", "close")
 	}
 	s.handler.ServeHTTP(w, r)
 }
 
-func (s *Server) leave(r *http.Request) {
-	if c := connOf(r); c != nil && c.hijacked.Load() {
+// refuseHead answers like net/http does where it refuses a head itself.
+func refuseHead(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Connection", "close")
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(http.StatusBadRequest)
+	_, _ = io.WriteString(w, "400 Bad Request: a header line is folded or ends without CR\n") // the client may be gone
+}
+
+func (s *Server) leave(c *conn) {
+	if c.hijacked.Load() {
 		s.upgrades.Add(-1)
 	}
 	s.requests.Add(-1)
