@@ -210,7 +210,7 @@ func TestLoadFromFiles(t *testing.T) {
 		return path
 	}
 	for content, want := range map[string]string{
-		"pw": "pw", "pw\n": "pw", "pw\r\n": "pw", "pw\n\n": "pw\n", " pw ": " pw ",
+		"pw": "pw", "pw\n": "pw", "pw\r\n": "pw", "pw\n\n": "pw\n", "p w ": "p w ",
 	} {
 		require.Equal(t, want, load(t, "CCNQ_T_PASSWORD_FILE="+write(content)).Inner.Password)
 	}
@@ -289,6 +289,7 @@ func FuzzLoad(f *testing.F) {
 
 // sampleWords is the message with another secret.
 func sampleWords(t *testing.T) string {
+	t.Helper()
 	var s sample
 	err := Load([]string{"CCNQ_T_PASSWORD=x", "CCNQ_T_TOKEN=x"}, &s)
 	require.Error(t, err)

@@ -68,6 +68,17 @@ func (a account) tempDir() (string, error) {
 	return "", fmt.Errorf("no folder for temporary files: %w", problems)
 }
 
+// writeFile makes a file that only the account can read.
+func (a account) writeFile(path, content string) error {
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		return err
+	}
+	if a.credential == nil {
+		return nil
+	}
+	return os.Chown(path, int(a.credential.Uid), int(a.credential.Gid))
+}
+
 // reaches reports whether another user may enter every folder down to path.
 func (a account) reaches(path string) error {
 	if a.credential == nil {

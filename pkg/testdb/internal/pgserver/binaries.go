@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// InstallVariable, set to 1, lets [Find] install Postgres.
+// InstallVariable is the variable that, set to 1, lets [Find] install Postgres.
 const InstallVariable = "CCNQ_TEST_INSTALL"
 
 // ErrNotFound is wrapped by the error of [Find] when the machine has no

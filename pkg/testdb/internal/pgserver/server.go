@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// URLVariable names a running Postgres for tests. Its role must be allowed to
+// URLVariable is the variable that names a running Postgres for tests. Its role must be allowed to
 // create schemas.
 const URLVariable = "CCNQ_TEST_DATABASE_URL"
 
@@ -100,9 +100,9 @@ func Start(ctx context.Context, binaries Binaries) (_ *Server, err error) {
 }
 
 // Open returns the address of the server that [URLVariable] names, or else of
-// one that it starts with [Find] and [Start]. The caller may call close, or
+// one that it starts with [Find] and [Start]. The caller may call stop, or
 // leave a server that was started to the watcher.
-func Open(ctx context.Context) (address string, close func(context.Context) error, err error) {
+func Open(ctx context.Context) (address string, stop func(context.Context) error, err error) {
 	if address := os.Getenv(URLVariable); address != "" {
 		return address, func(context.Context) error { return nil }, nil
 	}
@@ -131,13 +131,8 @@ func (s *Server) URL() string {
 // initialize runs initdb.
 func (s *Server) initialize(ctx context.Context) error {
 	secret := filepath.Join(s.dir, "password")
-	if err := os.WriteFile(secret, []byte(s.password), 0o600); err != nil {
+	if err := s.as.writeFile(secret, s.password); err != nil {
 		return fmt.Errorf("write the password: %w", err)
-	}
-	if s.as.credential != nil {
-		if err := os.Chown(secret, int(s.as.credential.Uid), int(s.as.credential.Gid)); err != nil {
-			return fmt.Errorf("write the password: %w", err)
-		}
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(s.binaries.Dir, "initdb"),
 		"--auth=password", "--encoding=UTF8", "--locale=C", "--no-sync",
@@ -172,7 +167,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.cmd = cmd
 	pid := strconv.Itoa(cmd.Process.Pid)
-	if err := os.WriteFile(s.pidFile(), []byte(pid), 0o644); err != nil {
+	if err := s.as.writeFile(s.pidFile(), pid); err != nil {
 		return errors.Join(fmt.Errorf("write the process id: %w", err), s.Kill(ctx))
 	}
 	if err := s.awaitReady(ctx); err != nil {
