@@ -112,5 +112,16 @@ func (g General) edgeID() string {
 	return wire.ReduceEdgeID(host, wire.MaxEdgeID-9) + "-" + hex.EncodeToString(random[:])
 }
 
-// drainTimeout bounds the wait for requests at shutdown.
-const drainTimeout = 25 * time.Second
+const (
+	// drainTimeout bounds the wait for requests at shutdown.
+	drainTimeout = 25 * time.Second
+	// cutTimeout bounds the end of what is cut after that.
+	cutTimeout = 3 * time.Second
+	// adminStop bounds the wait for a scrape at shutdown.
+	adminStop = time.Second
+)
+
+// StopTimeout is how long [Edge.Stop] may take at most.
+func (c Config) StopTimeout() time.Duration {
+	return c.General.ShutdownDelay.Duration() + drainTimeout + cutTimeout + 2*c.Queue.AdmitTimeout.Duration() + 2*adminStop
+}

@@ -7,7 +7,10 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ccnq/ccnq/pkg/admin"
 	"github.com/ccnq/ccnq/pkg/bus"
@@ -26,6 +29,9 @@ type Deps struct {
 	Logger *slog.Logger
 	// NATS says how to reach NATS; nil means as the configuration says.
 	NATS *bus.Options
+	// Registry receives the metrics. With it the edge opens no admin listener
+	// of its own: whoever gives it serves it, beside [Edge.Checks].
+	Registry *prometheus.Registry
 }
 
 // Edge is one edge. Its methods are safe for concurrent use.
@@ -33,13 +39,14 @@ type Edge struct {
 	cfg    Config
 	logger *slog.Logger
 
-	admin  *admin.Server
+	admin  *admin.Server // nil when somebody else serves the metrics
 	conn   *bus.Conn
 	gate   *admission.Gate
 	proxy  *proxy.Proxy
 	rules  *rules.File
 	server *listen.Server
 
+	serving  atomic.Bool
 	stopOnce sync.Once
 	addr     net.Addr
 }
@@ -53,7 +60,10 @@ func New(cfg Config, deps Deps) (_ *Edge, err error) {
 			e.release()
 		}
 	}()
-	e.admin = admin.New(admin.Options{Addr: cfg.Admin.Addr, Pprof: cfg.Admin.Pprof, Logger: deps.Logger})
+	registry := deps.Registry
+	if registry == nil {
+		registry = admin.NewRegistry()
+	}
 	trusted, err := clientip.ParseSet(cfg.General.TrustedProxies)
 	if err != nil {
 		return nil, fmt.Errorf("CCNQ_TRUSTED_PROXIES: %w", err)
@@ -78,7 +88,7 @@ func New(cfg Config, deps Deps) (_ *Edge, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("CCNQ_UPSTREAM_URL: %w", err)
 	}
-	queue, err := e.newQueue(deps)
+	queue, err := e.newQueue(deps, registry)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +100,7 @@ func New(cfg Config, deps Deps) (_ *Edge, err error) {
 		Proxy:      e.proxy,
 		Queue:      queue,
 		AccessLog:  cfg.General.AccessLog,
-		Registerer: e.admin.Registry(),
+		Registerer: registry,
 		Logger:     deps.Logger,
 	})
 	e.server, err = listen.New(listen.Options{
@@ -106,12 +116,40 @@ func New(cfg Config, deps Deps) (_ *Edge, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if deps.Registry == nil {
+		e.admin = admin.New(admin.Options{
+			Addr:     cfg.General.AdminAddr,
+			Checks:   e.Checks(),
+			Log:      deps.Logger,
+			Pprof:    cfg.General.AdminPprof,
+			Registry: registry,
+		})
+	}
 	return e, nil
+}
+
+// Checks are the parts of the edge that readiness names.
+func (e *Edge) Checks() admin.Checks {
+	checks := admin.Checks{"listener": func() admin.Status {
+		if !e.serving.Load() {
+			return admin.NotReady("starting or shutting down")
+		}
+		return admin.OK
+	}}
+	if e.gate != nil {
+		checks["queue"] = func() admin.Status {
+			if reason := e.gate.Degraded(); reason != "" {
+				return admin.Degraded(reason)
+			}
+			return admin.OK
+		}
+	}
+	return checks
 }
 
 // newQueue makes the queue stage, or returns nil when the queue is off: then
 // neither NATS nor a coordinator is needed.
-func (e *Edge) newQueue(deps Deps) (*gateway.Queue, error) {
+func (e *Edge) newQueue(deps Deps, registry *prometheus.Registry) (*gateway.Queue, error) {
 	q := e.cfg.Queue
 	if !q.Enabled {
 		return nil, nil
@@ -145,10 +183,9 @@ func (e *Edge) newQueue(deps Deps) (*gateway.Queue, error) {
 		Monitor:        q.Mode == "monitor",
 		Fallback:       q.Fallback == "local",
 		Limits:         wire.Limits{MaxServed: q.MaxServed, MaxPending: q.MaxPending},
-		Registerer:     e.admin.Registry(),
+		Registerer:     registry,
 		Logger:         deps.Logger,
 	})
-	e.admin.Check("queue", e.gate.Degraded)
 	e.logger.Info("the queue is on", "edge", id, "mode", q.Mode, "fallback", q.Fallback)
 	stage := &gateway.Queue{
 		Gate:     e.gate,
@@ -172,8 +209,10 @@ func (e *Edge) Start(ctx context.Context) error {
 }
 
 func (e *Edge) start(ctx context.Context) error {
-	if err := e.admin.Start(ctx); err != nil {
-		return err
+	if e.admin != nil {
+		if err := e.admin.Start(ctx); err != nil {
+			return fmt.Errorf("CCNQ_ADMIN_ADDR: %w", err)
+		}
 	}
 	if e.gate != nil {
 		if err := e.gate.Start(); err != nil {
@@ -185,16 +224,22 @@ func (e *Edge) start(ctx context.Context) error {
 		return fmt.Errorf("CCNQ_PORT: %w", err)
 	}
 	e.addr = addr
-	e.admin.SetReady(true)
-	e.logger.Info("serving", "addr", addr.String(), "admin", e.admin.Addr().String())
+	e.serving.Store(true)
+	e.logger.Info("serving", "addr", addr.String())
 	return nil
 }
 
 // Addr is where clients connect, once started.
 func (e *Edge) Addr() net.Addr { return e.addr }
 
-// AdminAddr is where operators connect, once started.
-func (e *Edge) AdminAddr() net.Addr { return e.admin.Addr() }
+// AdminAddr is where operators connect, once started; nil when the edge has no
+// admin listener.
+func (e *Edge) AdminAddr() net.Addr {
+	if e.admin == nil {
+		return nil
+	}
+	return e.admin.Addr()
+}
 
 // Reload reads the rules and the certificate again; what cannot be read stays
 // as it was.
@@ -217,7 +262,7 @@ func (e *Edge) Stop(ctx context.Context) error {
 }
 
 func (e *Edge) stop(ctx context.Context) {
-	e.admin.SetReady(false)
+	e.serving.Store(false)
 	select {
 	case <-time.After(e.cfg.General.ShutdownDelay.Duration()):
 	case <-ctx.Done():
@@ -227,7 +272,12 @@ func (e *Edge) stop(ctx context.Context) {
 		e.logger.Warn("requests did not end in time", "error", err)
 	}
 	cancel()
-	cut := e.server.Cut()
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutTimeout)
+	cut, err := e.server.Cut(ending)
+	cancel()
+	if err != nil {
+		e.logger.Error("requests were left behind", "error", err)
+	}
 	e.logger.Info("drained", "cut_requests", cut.Requests, "cut_upgrades", cut.Upgrades, "cut_event_streams", cut.EventStreams)
 	if e.gate != nil {
 		giveBack, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*e.cfg.Queue.AdmitTimeout.Duration())
@@ -248,5 +298,11 @@ func (e *Edge) release() {
 	if e.proxy != nil {
 		e.proxy.Close()
 	}
-	e.admin.Stop()
+	if e.admin != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), adminStop)
+		defer cancel()
+		if err := e.admin.Stop(ctx); err != nil {
+			e.logger.Warn("the admin listener did not stop", "error", err)
+		}
+	}
 }
