@@ -39,12 +39,12 @@ func (g *headGuard) pass(p []byte) int {
 		}
 		end := bytes.IndexByte(rest, '\n')
 		if end < 0 {
-			g.empty = g.empty && len(rest) == 1 && rest[0] == '\r'
+			g.empty = g.empty && !g.cr && string(rest) == "\r"
 			g.cr = rest[len(rest)-1] == '\r'
 			return len(p)
 		}
 		if end > 0 {
-			g.empty = g.empty && end == 1 && rest[0] == '\r'
+			g.empty = g.empty && !g.cr && end == 1 && rest[0] == '\r'
 			g.cr = rest[end-1] == '\r'
 		}
 		if !g.cr {

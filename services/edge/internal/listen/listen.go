@@ -40,7 +40,7 @@ type Options struct {
 	// error level, and failures to reload the certificate at warn level. Required.
 	Logger *slog.Logger
 	// MaxHeaderBytes bounds the request line and header fields together; more is answered with 431 and the connection closed. net/http
-	// lets another 4 KiB pass. 0 means 64 KiB.
+	// lets another 4 KiB pass, and ends an HTTP/2 connection on which a single value is larger. 0 means 64 KiB.
 	MaxHeaderBytes int
 	// ReadHeaderTimeout bounds the arrival of the head of a request, and the TLS handshake. 0 means 10 seconds.
 	ReadHeaderTimeout time.Duration
