@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	frames "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 )
 
 // patience bounds every wait for a signal. It is reached only when a test fails.
@@ -190,16 +192,47 @@ func TestServer_HeaderLimit(t *testing.T) {
 	}
 	t.Run("HTTP2", func(t *testing.T) {
 		t.Parallel()
-		req, err := http.NewRequest(http.MethodGet, "http://"+addr+"/", nil)
-		require.NoError(t, err)
-		for range 32 {
-			req.Header.Add("X-A", value(1000))
-		}
-		res, err := newClient(t, h2c, nil).Do(req)
-		require.NoError(t, err)
-		require.NoError(t, res.Body.Close())
-		require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, res.StatusCode)
+		c, br := dial(t, addr)
+		require.Equal(t, "431", statusOfFrames(t, c, br, func(e *hpack.Encoder) {
+			for range 32 {
+				require.NoError(t, e.WriteField(hpack.HeaderField{Name: "x-a", Value: value(1000)}))
+			}
+		}))
 	})
+}
+
+// statusOfFrames sends one HTTP/2 request frame by frame, as a client may that ignores the limit the server announces, and returns the
+// status of the answer.
+func statusOfFrames(t *testing.T, c net.Conn, br *bufio.Reader, fields func(*hpack.Encoder)) string {
+	t.Helper()
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	for _, f := range [][2]string{{":method", "GET"}, {":scheme", "http"}, {":authority", "a"}, {":path", "/"}} {
+		require.NoError(t, encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}))
+	}
+	fields(encoder)
+	write(t, c, frames.ClientPreface)
+	framer := frames.NewFramer(c, br)
+	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	require.NoError(t, framer.WriteSettings())
+	const piece = 16 << 10
+	first := true
+	for block.Len() > 0 {
+		fragment := block.Next(piece)
+		if first {
+			require.NoError(t, framer.WriteHeaders(frames.HeadersFrameParam{StreamID: 1, BlockFragment: fragment, EndStream: true, EndHeaders: block.Len() == 0}))
+		} else {
+			require.NoError(t, framer.WriteContinuation(1, block.Len() == 0, fragment))
+		}
+		first = false
+	}
+	for {
+		frame, err := framer.ReadFrame()
+		require.NoError(t, err)
+		if headers, ok := frame.(*frames.MetaHeadersFrame); ok {
+			return headers.PseudoValue("status")
+		}
+	}
 }
 
 func TestServer_RefusesBadHeads(t *testing.T) {
