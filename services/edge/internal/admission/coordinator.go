@@ -15,47 +15,64 @@ const (
 	// An admit without an answer for askAgain is sent once more under the same
 	// id: another coordinator may take it.
 	askAgain = 150 * time.Millisecond
-	// The breaker opens after breakerFailures in a row, and a probe is let
-	// through breakerOpen later.
+	// The breaker opens after breakerFailures in a row, provided that nobody
+	// has answered for breakerSilence: one coordinator of several that is
+	// frozen must not open it. A probe is let through breakerOpen later.
 	breakerFailures = 3
+	breakerSilence  = 500 * time.Millisecond
 	breakerOpen     = time.Second
 )
 
-// newBreaker watches all that is asked of the coordinators. While it is open
-// nothing is sent but the probes of the status loop.
-func (g *Gate) newBreaker() *gobreaker.CircuitBreaker[any] {
+// newBreaker watches admits and status messages. While it is open nothing is
+// sent but the probes of the status loop.
+func (g *Gate) newBreaker() *gobreaker.TwoStepCircuitBreaker[any] {
 	g.downContext, g.setDown = context.WithCancel(context.Background())
-	return gobreaker.NewCircuitBreaker[any](gobreaker.Settings{
+	g.lastAnswer.Store(int64(-breakerSilence))
+	return gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{
 		Name:        "coordinators",
 		MaxRequests: 1,
 		Timeout:     breakerOpen,
-		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerFailures },
-		IsSuccessful: func(err error) bool {
-			code := bus.CodeOf(err)
-			return err == nil || code == bus.CodeBusy || code == bus.CodeInvalid
+		ReadyToTrip: func(c gobreaker.Counts) bool {
+			silence := time.Since(g.began) - time.Duration(g.lastAnswer.Load())
+			return c.ConsecutiveFailures >= breakerFailures && silence >= breakerSilence
 		},
+		IsSuccessful:  answered,
 		IsExcluded:    func(err error) bool { return errors.Is(err, context.Canceled) },
 		OnStateChange: func(_ string, _, to gobreaker.State) { g.onBreaker(to) },
 	})
+}
+
+// answered reports whether a coordinator that can decide has answered. One
+// that refuses a single request can.
+func answered(err error) bool {
+	code := bus.CodeOf(err)
+	return err == nil || code == bus.CodeBusy || code == bus.CodeInvalid
 }
 
 func (g *Gate) onBreaker(to gobreaker.State) {
 	g.metrics.breaker.Set(float64(to))
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch to {
-	case gobreaker.StateOpen:
-		if g.downContext.Err() == nil {
-			g.opts.Logger.Warn("no coordinator answers: the queue does not decide", "fallback", g.opts.Fallback)
-			g.setDown()
-			g.up = make(chan struct{})
-		}
-	case gobreaker.StateClosed:
-		g.opts.Logger.Info("a coordinator answers again: the queue decides")
-		g.downContext, g.setDown = context.WithCancel(context.Background())
-		close(g.up)
-	case gobreaker.StateHalfOpen:
+	g.breakerState = to
+	if to == gobreaker.StateOpen && g.downContext.Err() == nil {
+		g.opts.Logger.Warn("no coordinator answers: the queue does not decide", "local_fallback", g.opts.Fallback)
+		g.setDown()
+		g.up = make(chan struct{})
 	}
+}
+
+// recovered ends the outage, if there is one. The breaker closes with the first
+// answer; the requests that wait and those that arrive go on only here, when
+// the coordinators know what this edge holds.
+func (g *Gate) recovered() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.breakerState != gobreaker.StateClosed || g.downContext.Err() == nil {
+		return
+	}
+	g.opts.Logger.Info("a coordinator answers again: the queue decides")
+	g.downContext, g.setDown = context.WithCancel(context.Background())
+	close(g.up)
 }
 
 // whenDown returns a context that ends when the breaker opens.
@@ -65,65 +82,100 @@ func (g *Gate) whenDown() context.Context {
 	return g.downContext
 }
 
-// whenUp returns a channel that is closed when the breaker closes.
+// whenUp returns a channel that is closed when the outage ends.
 func (g *Gate) whenUp() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.up
 }
 
-// call is one question to the coordinators that counts for the breaker.
-func call[Req, Resp wire.Message](ctx context.Context, g *Gate, subject string, req Req) (Resp, error) {
-	subject = wire.EdgeSubject(subject, g.opts.EdgeID)
-	resp, err := g.breaker.Execute(func() (any, error) {
-		return bus.Request[Req, Resp](ctx, g.opts.Conn, subject, req)
-	})
-	if err != nil {
-		var none Resp
-		return none, err
-	}
-	return resp.(Resp), nil
+// until returns a context that ends with either of the two.
+func until(ctx, down context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(down, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
-// ask asks for a place until ctx ends, the breaker opens, or the admit timeout
-// is over: once, and once more if no answer comes.
-func (g *Gate) ask(ctx, down context.Context, t *Ticket, mode wire.Mode) (wire.AdmitReply, error) {
+// judge reports the end of a question to the breaker; done is what the breaker
+// returned when it let the question through.
+func (g *Gate) judge(done func(error), err error) {
+	if answered(err) {
+		g.lastAnswer.Store(int64(time.Since(g.began)))
+	}
+	done(err)
+}
+
+// handBack sends a release or a cancel and waits for the answer, for the admit
+// timeout at most. It sends nothing while the breaker is not closed. The
+// breaker does not judge by these: while somebody else's transaction locks one
+// group, they are answered late.
+func handBack[Req, Resp wire.Message](ctx context.Context, g *Gate, subject string, req Req) (Resp, error) {
+	g.mu.Lock()
+	state := g.breakerState
+	g.mu.Unlock()
+	if state != gobreaker.StateClosed {
+		var none Resp
+		return none, gobreaker.ErrOpenState
+	}
+	ctx, cancel := context.WithTimeout(ctx, g.opts.AdmitTimeout)
+	defer cancel()
+	return bus.Request[Req, Resp](ctx, g.opts.Conn, wire.EdgeSubject(subject, g.opts.EdgeID), req)
+}
+
+// ask asks for a place until ctx ends or the admit timeout is over: once, and
+// once more if no answer comes.
+func (g *Gate) ask(ctx context.Context, t *Ticket, mode wire.Mode) (wire.AdmitReply, error) {
+	done, err := g.breaker.Allow()
+	if err != nil {
+		return wire.AdmitReply{}, err
+	}
 	began := time.Now()
 	deadline := began.Add(g.opts.AdmitTimeout)
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	defer context.AfterFunc(down, cancel)()
-	g.metrics.asks.Inc()
 
-	reply, err := g.askOnce(ctx, t, mode, min(askAgain, g.opts.AdmitTimeout), deadline)
-	if errors.Is(err, bus.ErrTimeout) && ctx.Err() == nil {
-		g.metrics.asks.Inc()
-		reply, err = g.askOnce(ctx, t, mode, g.opts.AdmitTimeout, deadline)
+	first, cancel := context.WithTimeout(ctx, askAgain)
+	reply, err := g.askOnce(first, t, mode, deadline)
+	cancel()
+	if errors.Is(err, bus.ErrTimeout) && time.Until(deadline) > 0 {
+		reply, err = g.askOnce(ctx, t, mode, deadline)
 	}
+	g.judge(done, err)
 	if err == nil {
 		g.metrics.latency.Observe(time.Since(began).Seconds())
-		if limits := g.limits.Load(); *limits != reply.Limits && reply.Limits.MaxServed > 0 {
-			g.limits.Store(&reply.Limits)
+		if limits := reply.Limits; *g.limits.Load() != limits && limits.MaxServed > 0 {
+			g.limits.Store(&limits)
 		}
 	}
 	return reply, err
 }
 
-func (g *Gate) askOnce(ctx context.Context, t *Ticket, mode wire.Mode, patience time.Duration, deadline time.Time) (wire.AdmitReply, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	return call[wire.AdmitRequest, wire.AdmitReply](ctx, g, wire.SubjectAdmit, wire.AdmitRequest{
+// askOnce leaves a tenth of the time for the answer's way back, so that this
+// edge still hears what a coordinator says when the budget is over: that it
+// expired, or that the group is locked.
+func (g *Gate) askOnce(ctx context.Context, t *Ticket, mode wire.Mode, deadline time.Time) (wire.AdmitReply, error) {
+	g.metrics.asks.Inc()
+	subject := wire.EdgeSubject(wire.SubjectAdmit, g.opts.EdgeID)
+	return bus.Request[wire.AdmitRequest, wire.AdmitReply](ctx, g.opts.Conn, subject, wire.AdmitRequest{
 		RequestID: t.id,
 		Bucket:    t.group.bucket,
 		Mode:      mode,
-		BudgetMS:  max(time.Until(deadline).Milliseconds(), 1),
+		BudgetMS:  max((time.Until(deadline) * 9 / 10).Milliseconds(), 1),
 	})
 }
 
-// takeBack cancels a waiting ticket and returns what it was.
+// takeBack cancels a ticket and returns what it was.
 func (g *Gate) takeBack(ctx context.Context, t *Ticket) (wire.Was, error) {
-	ctx, cancel := context.WithTimeout(ctx, g.opts.AdmitTimeout)
-	defer cancel()
-	reply, err := call[wire.CancelRequest, wire.CancelReply](ctx, g, wire.SubjectCancel, wire.CancelRequest(t.item()))
+	reply, err := handBack[wire.CancelRequest, wire.CancelReply](ctx, g, wire.SubjectCancel, wire.CancelRequest(t.item()))
 	return reply.Was, err
+}
+
+// giveBack sends one release.
+func (g *Gate) giveBack(ctx context.Context, tickets []*Ticket) error {
+	items := make([]wire.Item, len(tickets))
+	for i, t := range tickets {
+		items[i] = t.item()
+	}
+	_, err := handBack[wire.ReleaseRequest, wire.ReleaseReply](ctx, g, wire.SubjectRelease, wire.ReleaseRequest{Items: items})
+	return err
 }

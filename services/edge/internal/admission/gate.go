@@ -56,7 +56,7 @@ type Gate struct {
 	metrics  *metrics
 	tickets  registry
 	groups   groupTable
-	breaker  *gobreaker.CircuitBreaker[any]
+	breaker  *gobreaker.TwoStepCircuitBreaker[any]
 	outgoing *outgoing
 	limits   atomic.Pointer[wire.Limits]
 
@@ -64,10 +64,14 @@ type Gate struct {
 	poll    chan struct{} // wakes the status loop when the first request waits
 	epoch   int64         // of the last status; used by the status loop alone
 
-	mu          sync.Mutex
-	downContext context.Context // ends while nobody answers
-	setDown     context.CancelFunc
-	up          chan struct{} // closed while somebody answers
+	began      time.Time
+	lastAnswer atomic.Int64 // of a coordinator, a duration since began
+
+	mu           sync.Mutex
+	breakerState gobreaker.State
+	downContext  context.Context // ends with the beginning of an outage
+	setDown      context.CancelFunc
+	up           chan struct{} // closed with the end of an outage
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -80,6 +84,7 @@ func New(opts Options) *Gate {
 		metrics: newMetrics(opts.Registerer),
 		poll:    make(chan struct{}, 1),
 		up:      make(chan struct{}),
+		began:   time.Now(),
 	}
 	close(g.up)
 	g.tickets.init()
@@ -111,14 +116,16 @@ func (g *Gate) Stop(ctx context.Context) {
 	if g.stop == nil {
 		return
 	}
-	g.outgoing.drain(ctx)
+	if left := g.outgoing.drain(ctx); left > 0 {
+		g.opts.Logger.Warn("not all places could be given back: the lease frees them", "count", left)
+	}
 	g.stop()
 	g.done.Wait()
 }
 
 // Degraded says why the gate does not decide, or returns the empty string.
 func (g *Gate) Degraded() string {
-	if g.breaker.State() == gobreaker.StateClosed {
+	if g.whenDown().Err() == nil {
 		return ""
 	}
 	if g.opts.Fallback {
@@ -129,7 +136,8 @@ func (g *Gate) Degraded() string {
 
 // Admit decides on one request of a group and returns when it may go on, is
 // refused, or its client is gone, which ctx tells and, when it is not nil,
-// gone, which is asked once in each poll interval. When the outcome says Pass,
+// gone, which is asked once in each poll interval while the request stands in
+// line. When the outcome says Pass,
 // [Ticket.Done] must be called on the ticket, which may be nil, once the
 // exchange with the origin has ended.
 func (g *Gate) Admit(ctx context.Context, group netip.Prefix, gone func() bool) (*Ticket, Outcome) {
@@ -147,7 +155,7 @@ func (g *Gate) Admit(ctx context.Context, group netip.Prefix, gone func() bool) 
 func (g *Gate) onPromoted(m wire.Promoted) {
 	for _, id := range m.RequestIDs {
 		if t := g.tickets.get(id); t != nil && t.promote() {
-			g.metrics.promotion.Observe(time.Duration(m.AgeUS * int64(time.Microsecond)).Seconds())
+			g.metrics.promotion.Observe(float64(m.AgeUS) / 1e6)
 		}
 	}
 }

@@ -22,81 +22,97 @@ type group struct {
 	mu   sync.Mutex
 	held int
 
-	// The memo of a full group. While narrow, one request asks at a time and
-	// the others await its answer, so that a flood on a full group costs the
-	// coordinators a few messages a second.
+	// The memo of a full group. Once it was found full, one request asks at a
+	// time and the others await its answer, so that a flood on a full group
+	// costs the coordinators a few messages a second.
 	fullUntil  time.Time
 	retryAfter time.Duration
-	narrow     bool
-	probe      chan struct{} // closed when the one that asks has its answer
-	changes    uint64        // places seen to get free
+	rejected   time.Time // the last time; zero since the last admission
+	probe      *probe    // not nil while the one that asks has no answer
+	changes    uint64    // places seen to get free
 
 	line line
+}
+
+// probe is one question that others await. The fields are written before
+// answered is closed.
+type probe struct {
+	answered   chan struct{}
+	err        error         // nobody decided; for those who await it too
+	full       bool          // rejected
+	current    bool          // with full: nothing is known to have changed since it was asked
+	retryAfter time.Duration // with full
 }
 
 // approach says how a newcomer of a group goes about asking.
 type approach struct {
 	full       bool          // refused, without asking
 	retryAfter time.Duration // with full
-	await      chan struct{} // not nil: somebody asks; look again afterwards
-	probe      bool          // this one asks for others too
+	await      *probe        // not nil: somebody asks
+	probe      *probe        // not nil: this one asks for others too
 	changes    uint64
 }
 
-// approach is followed by learned when it neither refuses nor awaits.
-func (gr *group) approach(now time.Time) approach {
+// approach is followed by learned when it neither refuses nor awaits. One that
+// asks alone awaits nobody.
+func (gr *group) approach(now time.Time, alone bool) approach {
 	gr.mu.Lock()
 	defer gr.mu.Unlock()
 	switch {
 	case now.Before(gr.fullUntil):
 		return approach{full: true, retryAfter: gr.retryAfter}
+	case alone || gr.rejected.IsZero():
+		return approach{changes: gr.changes}
 	case gr.probe != nil:
 		return approach{await: gr.probe}
-	case gr.narrow:
-		gr.probe = make(chan struct{})
-		return approach{probe: true, changes: gr.changes}
 	}
-	return approach{changes: gr.changes}
+	gr.probe = &probe{answered: make(chan struct{})}
+	return approach{probe: gr.probe, changes: gr.changes}
 }
 
 // learned notes the answer to what was asked after an approach. A place that
 // got free since then may have been taken into account by the coordinator or
-// not, so such an answer makes no memo.
-func (gr *group) learned(a approach, reply wire.AdmitReply, err error, now time.Time) {
+// not, so such an answer makes no memo. When the client left, err says nothing.
+func (gr *group) learned(a approach, reply wire.AdmitReply, err error, left bool, now time.Time) {
 	gr.mu.Lock()
 	defer gr.mu.Unlock()
-	if a.probe {
-		close(gr.probe)
-		gr.probe = nil
-	}
+	current := gr.changes == a.changes
 	switch {
-	case err != nil || reply.Decision == wire.Admitted:
-		gr.narrow = false
+	case err != nil:
+	case reply.Decision == wire.Admitted:
+		gr.rejected = time.Time{}
 	case reply.Decision == wire.Rejected:
-		gr.narrow = true
+		gr.rejected = now
 		gr.retryAfter = retryAfter(reply)
-		if gr.changes == a.changes {
+		if current {
 			gr.fullUntil = now.Add(min(time.Duration(reply.FullForMS)*time.Millisecond, maxMemo))
 		}
 	}
+	if a.probe == nil {
+		return
+	}
+	if err == nil {
+		a.probe.full, a.probe.current = reply.Decision == wire.Rejected, current
+		a.probe.retryAfter = gr.retryAfter
+	} else if !left {
+		a.probe.err = err
+	}
+	gr.probe = nil
+	close(a.probe.answered)
 }
 
-// maxMemo bounds the belief in a full group, whatever a coordinator says.
-const maxMemo = 100 * time.Millisecond
+const (
+	// maxMemo bounds the belief in a full group, whatever a coordinator says.
+	maxMemo = 100 * time.Millisecond
+	// forgetAfter is how long an unused group is kept after a rejection.
+	forgetAfter = time.Second
+)
 
 func retryAfter(reply wire.AdmitReply) time.Duration {
 	if reply.RetryAfterMS == 0 {
 		return defaultRetryAfter
 	}
 	return time.Duration(reply.RetryAfterMS) * time.Millisecond
-}
-
-// freed ends the memo: a place of this group got free, or is about to.
-func (gr *group) freed() {
-	gr.mu.Lock()
-	gr.fullUntil = time.Time{}
-	gr.changes++
-	gr.mu.Unlock()
 }
 
 func (gr *group) hold() {
@@ -116,7 +132,7 @@ func (gr *group) unhold() {
 func (gr *group) idle(now time.Time) bool {
 	gr.mu.Lock()
 	defer gr.mu.Unlock()
-	return !now.Before(gr.fullUntil)
+	return now.Sub(gr.rejected) > forgetAfter
 }
 
 func (gr *group) pin() {
@@ -126,8 +142,8 @@ func (gr *group) pin() {
 	s.mu.Unlock()
 }
 
-// unpin forgets the group with its last user, but for a memo, which the sweep
-// of the table removes.
+// unpin forgets the group with its last user, unless it was found full just
+// now; then the sweep of the table removes it.
 func (gr *group) unpin() {
 	s := gr.table.shardOf(gr.prefix)
 	s.mu.Lock()
@@ -139,7 +155,7 @@ func (gr *group) unpin() {
 }
 
 // groupTable finds groups by prefix. It holds those that have a ticket, a
-// request that is deciding, or a memo that is younger than a second.
+// request that is deciding, or a rejection that is younger than a second.
 type groupTable struct {
 	seed  maphash.Seed
 	shard [shards]groupShard
@@ -175,6 +191,22 @@ func (gt *groupTable) full(prefix netip.Prefix, now time.Time) (time.Duration, b
 	return gr.retryAfter, now.Before(gr.fullUntil)
 }
 
+// freed ends the memo of a group: one of its places, or a place in its line,
+// got free or is about to. A group that is not in the table has no memo.
+func (gt *groupTable) freed(prefix netip.Prefix) {
+	s := gt.shardOf(prefix)
+	s.mu.Lock()
+	gr := s.byPrefix[prefix]
+	s.mu.Unlock()
+	if gr == nil {
+		return
+	}
+	gr.mu.Lock()
+	gr.fullUntil = time.Time{}
+	gr.changes++
+	gr.mu.Unlock()
+}
+
 // pin returns the group of a prefix, to be unpinned.
 func (gt *groupTable) pin(prefix netip.Prefix) *group {
 	s := gt.shardOf(prefix)
@@ -193,7 +225,7 @@ func (gt *groupTable) pin(prefix netip.Prefix) *group {
 	return gr
 }
 
-// sweep forgets memos that ran out.
+// sweep forgets groups that nobody uses and nobody was rejected from lately.
 func (gt *groupTable) sweep(now time.Time) {
 	for i := range gt.shard {
 		s := &gt.shard[i]

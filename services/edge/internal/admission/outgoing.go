@@ -10,160 +10,172 @@ import (
 )
 
 const (
-	// senders is the number of releases and cancels under way at once; what
-	// gathers meanwhile goes as one message.
-	senders = 4
+	// senders is the number of messages of one kind under way at once; the
+	// releases that gather meanwhile go as one message. There are enough of
+	// them that a few groups which are locked in the store hold up no others.
+	senders = 8
 	// retryWait is the pause after a message that was not acknowledged.
 	retryWait = 250 * time.Millisecond
-	// maxOutgoing bounds what waits to be sent. What is dropped beyond it the
-	// store frees by itself, since no status lists it.
+	// maxOutgoing bounds what waits to be sent, of each kind. What is dropped
+	// beyond it the store frees by itself, since no status lists it.
 	maxOutgoing = 100_000
 )
 
 // outgoing sends releases and cancels until they are acknowledged.
 type outgoing struct {
-	gate *Gate
-	wake chan struct{}
+	gate    *Gate
+	stopped chan struct{} // closed when nothing is sent any more
 
 	mu       sync.Mutex
-	releases []*Ticket
-	cancels  []*Ticket
-	inFlight int
+	releases pile
+	cancels  pile
+	inFlight int           // tickets
 	empty    chan struct{} // closed when nothing is left to send; nil while nobody waits for that
 }
 
+// pile is what waits to be sent of one kind.
+type pile struct {
+	tickets []*Ticket
+	wake    chan struct{}
+}
+
 func newOutgoing(g *Gate) *outgoing {
-	return &outgoing{gate: g, wake: make(chan struct{}, senders)}
+	return &outgoing{
+		gate:     g,
+		stopped:  make(chan struct{}),
+		releases: pile{wake: make(chan struct{}, senders)},
+		cancels:  pile{wake: make(chan struct{}, senders)},
+	}
 }
 
 // release gives back the place of a ticket that is over.
 func (o *outgoing) release(t *Ticket) {
-	t.group.freed()
+	o.gate.groups.freed(t.group.prefix)
 	o.add(&o.releases, t)
 }
 
 // cancel takes back a ticket whose place in the store is not known.
 func (o *outgoing) cancel(t *Ticket) { o.add(&o.cancels, t) }
 
-func (o *outgoing) add(queue *[]*Ticket, tickets ...*Ticket) {
+func (o *outgoing) add(p *pile, tickets ...*Ticket) {
 	o.mu.Lock()
-	*queue = append(*queue, tickets...)
-	if over := len(*queue) - maxOutgoing; over > 0 {
+	p.tickets = append(p.tickets, tickets...)
+	if over := len(p.tickets) - maxOutgoing; over > 0 {
 		o.gate.metrics.dropped.Add(float64(over))
-		*queue = (*queue)[over:]
+		p.tickets = p.tickets[over:]
 	}
 	o.mu.Unlock()
 	select {
-	case o.wake <- struct{}{}:
-	default:
+	case p.wake <- struct{}{}:
+	default: // as many senders as there are will look
 	}
 }
 
 func (o *outgoing) run(ctx context.Context) {
+	defer close(o.stopped)
 	var workers sync.WaitGroup
 	for range senders {
-		workers.Go(func() { o.send(ctx) })
+		workers.Go(func() { o.work(ctx, &o.releases, wire.MaxItems, o.sendReleases) })
+		workers.Go(func() { o.work(ctx, &o.cancels, 1, o.sendCancel) })
 	}
 	workers.Wait()
 }
 
-func (o *outgoing) send(ctx context.Context) {
+// work sends from one pile, at most so many tickets with one message.
+func (o *outgoing) work(ctx context.Context, p *pile, most int, send func(context.Context, []*Ticket) error) {
 	for ctx.Err() == nil {
-		releases, cancel := o.take()
-		switch {
-		case cancel != nil:
-			was, err := o.gate.takeBack(ctx, cancel)
-			switch {
-			case err == nil:
-				o.cancelled(cancel, was)
-			case bus.CodeOf(err) == bus.CodeInvalid:
-				o.giveUp(err, 1)
-			default:
-				o.add(&o.cancels, cancel)
-			}
-			o.settle(ctx, err)
-		case releases != nil:
-			err := o.gate.giveBack(ctx, releases)
-			switch {
-			case err == nil:
-				for _, t := range releases {
-					t.group.freed()
-				}
-			case bus.CodeOf(err) == bus.CodeInvalid:
-				o.giveUp(err, len(releases))
-			default:
-				o.add(&o.releases, releases...)
-			}
-			o.settle(ctx, err)
-		default:
+		tickets := o.take(p, most)
+		if tickets == nil {
 			select {
-			case <-o.wake:
+			case <-p.wake:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		err := send(ctx, tickets)
+		switch {
+		case err == nil:
+		case bus.CodeOf(err) == bus.CodeInvalid:
+			// No coordinator will ever accept it.
+			o.gate.metrics.dropped.Add(float64(len(tickets)))
+			o.gate.opts.Logger.Error("a coordinator refuses what this edge gives back", "error", err, "count", len(tickets))
+		default:
+			o.add(p, tickets...)
+		}
+		o.settle(len(tickets))
+		if err != nil {
+			select {
+			case <-time.After(retryWait):
 			case <-ctx.Done():
 			}
 		}
 	}
 }
 
-// giveUp drops what a coordinator will never accept.
-func (o *outgoing) giveUp(err error, n int) {
-	o.gate.metrics.dropped.Add(float64(n))
-	o.gate.opts.Logger.Error("a coordinator refuses what this edge gives back", "error", err, "count", n)
-}
-
-// take returns what to send next: all releases that fit into one message, or
-// one cancel.
-func (o *outgoing) take() (releases []*Ticket, cancel *Ticket) {
+func (o *outgoing) take(p *pile, most int) []*Ticket {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch {
-	case len(o.releases) > 0:
-		n := min(len(o.releases), wire.MaxItems)
-		releases, o.releases = o.releases[:n:n], o.releases[n:]
-		if len(o.releases) == 0 {
-			o.releases = nil
-		}
-	case len(o.cancels) > 0:
-		cancel, o.cancels = o.cancels[0], o.cancels[1:]
-	default:
-		return nil, nil
+	n := min(len(p.tickets), most)
+	if n == 0 {
+		return nil
 	}
-	o.inFlight++
-	return releases, cancel
+	var taken []*Ticket
+	taken, p.tickets = p.tickets[:n:n], p.tickets[n:]
+	if len(p.tickets) == 0 {
+		p.tickets = nil
+	}
+	o.inFlight += n
+	return taken
 }
 
-// settle ends what take began, and pauses after a failure.
-func (o *outgoing) settle(ctx context.Context, err error) {
+// settle ends what take began.
+func (o *outgoing) settle(n int) {
 	o.mu.Lock()
-	o.inFlight--
-	if o.empty != nil && o.inFlight == 0 && len(o.releases) == 0 && len(o.cancels) == 0 {
+	defer o.mu.Unlock()
+	o.inFlight -= n
+	if o.empty != nil && o.left() == 0 {
 		close(o.empty)
 		o.empty = nil
 	}
-	o.mu.Unlock()
-	if err == nil {
-		return
-	}
-	select {
-	case <-time.After(retryWait):
-	case <-ctx.Done():
-	}
 }
 
-// cancelled notes what a cancelled ticket was. One that had been admitted
-// behind this edge's back keeps its place as long as its request runs.
-func (o *outgoing) cancelled(t *Ticket, was wire.Was) {
-	t.group.freed()
+// left is called with the mutex held.
+func (o *outgoing) left() int { return o.inFlight + len(o.releases.tickets) + len(o.cancels.tickets) }
+
+// sendReleases ends the memo once more: what was asked after the place was
+// given up may have overtaken the release.
+func (o *outgoing) sendReleases(ctx context.Context, tickets []*Ticket) error {
+	err := o.gate.giveBack(ctx, tickets)
+	if err == nil {
+		for _, t := range tickets {
+			o.gate.groups.freed(t.group.prefix)
+		}
+	}
+	return err
+}
+
+// sendCancel cancels one ticket. One that had been admitted behind this edge's
+// back keeps its place as long as its request runs.
+func (o *outgoing) sendCancel(ctx context.Context, tickets []*Ticket) error {
+	t := tickets[0]
+	was, err := o.gate.takeBack(ctx, t)
+	if err != nil {
+		return err
+	}
+	o.gate.groups.freed(t.group.prefix)
 	if was == wire.WasActive && !t.promote() && t.is(done) {
 		o.release(t)
 	}
+	return nil
 }
 
-// drain returns when nothing is left to send, or when ctx ends.
-func (o *outgoing) drain(ctx context.Context) {
+// drain returns when nothing is left to send, when ctx ends, or when nothing is
+// sent any more. It returns how many tickets are left.
+func (o *outgoing) drain(ctx context.Context) int {
 	o.mu.Lock()
-	if o.inFlight == 0 && len(o.releases) == 0 && len(o.cancels) == 0 {
+	if o.left() == 0 {
 		o.mu.Unlock()
-		return
+		return 0
 	}
 	if o.empty == nil {
 		o.empty = make(chan struct{})
@@ -172,18 +184,11 @@ func (o *outgoing) drain(ctx context.Context) {
 	o.mu.Unlock()
 	select {
 	case <-empty:
+		return 0
 	case <-ctx.Done():
+	case <-o.stopped:
 	}
-}
-
-// giveBack sends one release.
-func (g *Gate) giveBack(ctx context.Context, tickets []*Ticket) error {
-	ctx, cancel := context.WithTimeout(ctx, g.opts.AdmitTimeout)
-	defer cancel()
-	items := make([]wire.Item, len(tickets))
-	for i, t := range tickets {
-		items[i] = t.item()
-	}
-	_, err := call[wire.ReleaseRequest, wire.ReleaseReply](ctx, g, wire.SubjectRelease, wire.ReleaseRequest{Items: items})
-	return err
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.left()
 }

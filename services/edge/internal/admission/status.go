@@ -1,10 +1,13 @@
 package admission
 
 import (
+	"bytes"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/ccnq/ccnq/pkg/bus"
 	"github.com/ccnq/ccnq/pkg/wire"
 )
 
@@ -14,21 +17,22 @@ const (
 	statusInterval = time.Second
 	// partSize is the number of ids from which a status is split.
 	partSize = wire.MaxIDs / 2
-	// asserts is the number of assertions under way at once.
-	asserts = 32
+	// restores is the number of groups that are brought back at once.
+	restores = 32
 )
 
 // statusLoop sends a status every second, and oftener while requests wait.
 func (g *Gate) statusLoop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	poll := min(statusInterval, g.opts.PollInterval)
 	last := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-g.poll:
-			timer.Reset(time.Until(last.Add(g.opts.PollInterval)))
+			timer.Reset(time.Until(last.Add(poll)))
 			continue
 		case <-timer.C:
 		}
@@ -37,9 +41,9 @@ func (g *Gate) statusLoop(ctx context.Context) {
 		g.groups.sweep(time.Now())
 		interval := statusInterval
 		if g.waiting.Load() > 0 {
-			interval = min(interval, g.opts.PollInterval)
+			interval = poll
 		}
-		timer.Reset(interval)
+		timer.Reset(time.Until(last.Add(interval)))
 	}
 }
 
@@ -52,22 +56,33 @@ func (g *Gate) wakePoll() {
 }
 
 // status compares what this edge has with what the store has. It is also the
-// probe that closes the breaker again.
+// probe that ends an outage.
 func (g *Gate) status(ctx context.Context) {
 	inLine, active := g.tickets.list()
 	parts := min(1+(len(inLine)+len(active))/partSize, wire.MaxParts)
+	var unknown []wire.RequestID
 	for part := range parts {
-		if err := g.statusPart(ctx, part, parts, inLine, active); err != nil {
+		more, err := g.statusPart(ctx, part, parts, inLine, active)
+		if err != nil {
 			return // counted by the breaker
 		}
+		unknown = append(unknown, more...)
 	}
+	g.restore(ctx, unknown)
+	g.recovered()
 }
 
-func (g *Gate) statusPart(ctx context.Context, part, parts int, inLine, active []wire.RequestID) error {
+// statusPart returns the ids that the store does not know.
+func (g *Gate) statusPart(ctx context.Context, part, parts int, inLine, active []wire.RequestID) ([]wire.RequestID, error) {
+	done, err := g.breaker.Allow()
+	if err != nil {
+		return nil, err
+	}
+	g.epoch = max(g.epoch+1, time.Now().UnixMicro())
 	ctx, cancel := context.WithTimeout(ctx, g.opts.AdmitTimeout)
 	defer cancel()
-	g.epoch = max(g.epoch+1, time.Now().UnixMicro())
-	reply, err := call[wire.StatusRequest, wire.StatusReply](ctx, g, wire.SubjectStatus, wire.StatusRequest{
+	subject := wire.EdgeSubject(wire.SubjectStatus, g.opts.EdgeID)
+	reply, err := bus.Request[wire.StatusRequest, wire.StatusReply](ctx, g.opts.Conn, subject, wire.StatusRequest{
 		Epoch:   g.epoch,
 		LeaseMS: g.opts.Lease.Milliseconds(),
 		StaleMS: 2 * g.opts.AdmitTimeout.Milliseconds(),
@@ -76,50 +91,71 @@ func (g *Gate) statusPart(ctx context.Context, part, parts int, inLine, active [
 		Waiting: ofPart(inLine, part, parts),
 		Active:  ofPart(active, part, parts),
 	})
-	if err != nil {
-		return err
-	}
+	g.judge(done, err)
 	for _, id := range reply.Promoted {
 		if t := g.tickets.get(id); t != nil && t.promote() {
 			g.metrics.polled.Inc()
 		}
 	}
-	g.restore(ctx, reply.Unknown)
-	return nil
+	return reply.Unknown, err
 }
 
-// restore brings back to the store what it does not know: those that wait ask
-// anew by themselves, those that hold a place are asserted here.
+// restore brings back to the store what it does not know: for each group first
+// what holds a place, then what waits, both in the order of arrival. It begins
+// nothing after the admit timeout: the next status finds the rest unknown again.
 func (g *Gate) restore(ctx context.Context, unknown []wire.RequestID) {
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, asserts)
+	if len(unknown) == 0 {
+		return
+	}
+	deadline := time.Now().Add(g.opts.AdmitTimeout)
+	// A UUIDv7 begins with the time.
+	slices.SortFunc(unknown, func(a, b wire.RequestID) int { return bytes.Compare(a[:], b[:]) })
+	lost := make(map[*group][]*Ticket)
 	for _, id := range unknown {
-		t := g.tickets.get(id)
-		switch {
-		case t == nil:
-		case t.is(waiting):
-			t.forgotten()
-		case t.is(held):
-			slots <- struct{}{}
-			wg.Go(func() {
-				defer func() { <-slots }()
-				g.assert(ctx, t)
-			})
+		if t := g.tickets.get(id); t != nil {
+			lost[t.group] = append(lost[t.group], t)
 		}
+	}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, restores)
+	for _, tickets := range lost {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			g.askAnew(ctx, deadline, tickets, held, wire.ModeHeld)
+			g.askAnew(ctx, deadline, tickets, waiting, wire.ModeWait)
+		})
 	}
 	wg.Wait()
 }
 
-// assert tells the store of a place that this edge holds. One that fails is
-// found unknown by the next status again.
-func (g *Gate) assert(ctx context.Context, t *Ticket) {
-	if _, err := g.ask(ctx, g.whenDown(), t, wire.ModeHeld); err != nil {
-		return
-	}
-	g.metrics.asserted.Inc()
-	if t.is(done) {
-		// Its release may have been faster than the assertion.
-		g.outgoing.release(t)
+// askAnew asks for those tickets of one group that are in the given state,
+// under the ids that the store has lost, so that each keeps its time of
+// arrival.
+func (g *Gate) askAnew(ctx context.Context, deadline time.Time, tickets []*Ticket, in state, mode wire.Mode) {
+	for _, t := range tickets {
+		if !t.is(in) {
+			continue
+		}
+		if time.Until(deadline) <= 0 {
+			return
+		}
+		reply, err := g.ask(ctx, t, mode)
+		if err != nil {
+			return
+		}
+		switch {
+		case reply.Decision == wire.Rejected:
+			continue // the next status finds it unknown again
+		case mode == wire.ModeHeld:
+			g.metrics.asserted.Inc()
+		case reply.Decision == wire.Admitted:
+			t.promote()
+		}
+		if t.is(done) {
+			// What ended it meanwhile may have overtaken this.
+			g.outgoing.cancel(t)
+		}
 	}
 }
 

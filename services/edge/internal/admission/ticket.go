@@ -9,7 +9,7 @@ import (
 type state int
 
 const (
-	asking  state = iota // sent, not answered
+	asking  state = iota // an admit or a cancel was sent and is not answered
 	waiting              // in line at the store
 	held                 // has a place
 	passing              // lets pass while the store's view is not known
@@ -25,8 +25,7 @@ type Ticket struct {
 
 	mu       sync.Mutex
 	state    state
-	promoted chan struct{} // closed when held for the first time
-	lost     chan struct{} // one token: the store does not know it
+	promoted chan struct{} // closed when held
 }
 
 func (g *Gate) newTicket(group *group) *Ticket {
@@ -35,7 +34,6 @@ func (g *Gate) newTicket(group *group) *Ticket {
 		id:       newID(),
 		group:    group,
 		promoted: make(chan struct{}),
-		lost:     make(chan struct{}, 1),
 	}
 	group.pin()
 	g.tickets.add(t)
@@ -63,12 +61,14 @@ func (t *Ticket) item() wire.Item {
 	return wire.Item{RequestID: t.id, Bucket: t.group.bucket}
 }
 
-// is reports whether the ticket is in the given state.
-func (t *Ticket) is(s state) bool {
+func (t *Ticket) now() state {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.state == s
+	return t.state
 }
+
+// is reports whether the ticket is in the given state.
+func (t *Ticket) is(s state) bool { return t.now() == s }
 
 // moveTo leaves the state for another, unless the ticket holds a place or is
 // over; it reports whether it did.
@@ -91,7 +91,7 @@ func (t *Ticket) promote() bool {
 		return false
 	}
 	close(t.promoted)
-	t.group.freed() // a place in line, if not at the origin
+	t.gate.groups.freed(t.group.prefix) // a place in line, if not at the origin
 	return true
 }
 
@@ -135,14 +135,6 @@ func (t *Ticket) leave() {
 	}
 }
 
-// forgotten notes that the store does not know a waiting ticket.
-func (t *Ticket) forgotten() {
-	select {
-	case t.lost <- struct{}{}:
-	default:
-	}
-}
-
 const shards = 16
 
 // registry finds tickets by id. A ticket is in it from before its first
@@ -182,18 +174,20 @@ func (r *registry) get(id wire.RequestID) *Ticket {
 }
 
 // list returns the ids of the tickets that wait and of those that hold a
-// place.
+// place. Those that ask are listed as waiting: if the store has them, it must
+// not take them for forgotten.
 func (r *registry) list() (inLine, active []wire.RequestID) {
 	inLine, active = []wire.RequestID{}, []wire.RequestID{}
 	for i := range r.shard {
 		s := &r.shard[i]
 		s.mu.Lock()
 		for id, t := range s.byID {
-			switch {
-			case t.is(waiting):
+			switch t.now() {
+			case asking, waiting:
 				inLine = append(inLine, id)
-			case t.is(held):
+			case held:
 				active = append(active, id)
+			case passing, done:
 			}
 		}
 		s.mu.Unlock()

@@ -19,10 +19,12 @@ type visit struct {
 	gone    func() bool
 	arrived time.Time
 	prefix  netip.Prefix
+	awaited bool // the answer to another request's question
 }
 
-// run decides. It comes back to the start when a coordinator answers again
-// while the request stands in this edge's own line.
+// run decides. It comes back to the start when the question that the request
+// awaited decided nothing for it, and when a coordinator answers again while
+// it stands in this edge's own line.
 func (v *visit) run() (*Ticket, Outcome) {
 	g := v.gate
 	for {
@@ -43,40 +45,42 @@ func (v *visit) run() (*Ticket, Outcome) {
 func (v *visit) decide(group *group) (_ *Ticket, _ Outcome, again bool) {
 	g := v.gate
 	down := g.whenDown()
-	if down.Err() != nil || g.breaker.State() != gobreaker.StateClosed {
-		return v.undecided(group, CauseBreakerOpen)
+	if down.Err() != nil {
+		return v.undecided(group, down, CauseBreakerOpen)
 	}
-	way := group.approach(time.Now())
+	patience := time.Until(v.arrived.Add(g.opts.AdmitTimeout))
+	way := group.approach(time.Now(), patience <= 0)
 	switch {
 	case way.full:
 		g.metrics.memo.Inc()
 		t, outcome := v.full(way.retryAfter)
 		return t, outcome, false
 	case way.await != nil:
-		select {
-		case <-way.await:
-		case <-down.Done():
-		case <-v.ctx.Done():
-			return nil, Outcome{Reason: ClientGone}, false
-		}
-		return nil, Outcome{}, true
+		return v.await(group, down, way.await, patience)
 	}
 
 	t := g.newTicket(group)
-	reply, err := g.ask(v.ctx, down, t, wire.ModeWait)
-	group.learned(way, reply, err, time.Now())
+	ctx, cancel := until(v.ctx, down)
+	reply, err := g.ask(ctx, t, wire.ModeWait)
+	cancel()
+	group.learned(way, reply, err, v.ctx.Err() != nil, time.Now())
+	if err == nil && reply.Decision == wire.Admitted {
+		t.promote()
+	}
 	switch {
 	case v.ctx.Err() != nil:
 		return nil, v.leave(t), false
 	case err != nil:
-		return v.unanswered(t, err)
+		return v.unanswered(t, down, err)
+	case reply.Decision == wire.Admitted:
+		return t, Outcome{Reason: Admitted, Pass: true}, false
 	case reply.Decision == wire.Rejected:
-		t.end()
+		if t.end() == held {
+			// An earlier copy of the question was answered otherwise.
+			g.outgoing.release(t)
+		}
 		t, outcome := v.full(retryAfter(reply))
 		return t, outcome, false
-	case reply.Decision == wire.Admitted:
-		t.promote()
-		return t, Outcome{Reason: Admitted, Pass: true}, false
 	}
 	t.moveTo(waiting) // unless the promotion was faster than the reply
 	if g.opts.Monitor {
@@ -85,17 +89,39 @@ func (v *visit) decide(group *group) (_ *Ticket, _ Outcome, again bool) {
 	return v.wait(t, down)
 }
 
+// await shares the answer that another request of the group gets, for as long
+// as its own patience lasts. A second one was asked after this request
+// arrived, so that its rejection holds whatever has changed since.
+func (v *visit) await(group *group, down context.Context, p *probe, patience time.Duration) (_ *Ticket, _ Outcome, again bool) {
+	impatient := time.NewTimer(patience)
+	defer impatient.Stop()
+	select {
+	case <-p.answered:
+	case <-impatient.C:
+		return nil, Outcome{}, true
+	case <-down.Done():
+		return nil, Outcome{}, true
+	case <-v.ctx.Done():
+		return nil, Outcome{Reason: ClientGone}, false
+	}
+	switch {
+	case p.err != nil:
+		return v.undecided(group, down, causeOf(p.err))
+	case p.full && (p.current || v.awaited):
+		v.gate.metrics.memo.Inc()
+		t, outcome := v.full(p.retryAfter)
+		return t, outcome, false
+	}
+	v.awaited = true
+	return nil, Outcome{}, true
+}
+
 // wait stands in line at the store until the turn comes.
 func (v *visit) wait(t *Ticket, down context.Context) (_ *Ticket, _ Outcome, again bool) {
-	g := v.gate
-	expired := time.NewTimer(time.Until(v.arrived.Add(g.opts.PendingTimeout)))
+	expired := v.pendingTimer()
 	defer expired.Stop()
-	var look <-chan time.Time
-	if v.gone != nil {
-		ticker := time.NewTicker(g.opts.PollInterval)
-		defer ticker.Stop()
-		look = ticker.C
-	}
+	look, stop := v.look()
+	defer stop()
 	for {
 		select {
 		case <-t.promoted:
@@ -106,30 +132,42 @@ func (v *visit) wait(t *Ticket, down context.Context) (_ *Ticket, _ Outcome, aga
 			if v.gone() {
 				return nil, v.leave(t), false
 			}
-		case <-t.lost:
-			// The store lost its tables. What it answers now is looked at by
-			// the next turn of this loop; where it says no, the next status
-			// finds the request unknown once more.
-			if reply, err := g.ask(v.ctx, down, t, wire.ModeWait); err == nil && reply.Decision == wire.Admitted {
-				t.promote()
-			}
 		case <-down.Done():
-			return v.unanswered(t, gobreaker.ErrOpenState)
+			return v.unanswered(t, down, gobreaker.ErrOpenState)
 		case <-expired.C:
-			return v.expire(t)
+			return v.expire(t, down)
 		}
 	}
 }
 
+func (v *visit) pendingTimer() *time.Timer {
+	return time.NewTimer(time.Until(v.arrived.Add(v.gate.opts.PendingTimeout)))
+}
+
+// look returns a channel that ticks when gone is to be asked, and what ends
+// it. Without gone it never ticks.
+func (v *visit) look() (<-chan time.Time, func()) {
+	if v.gone == nil {
+		return nil, func() {}
+	}
+	ticker := time.NewTicker(v.gate.opts.PollInterval)
+	return ticker.C, ticker.Stop
+}
+
 // expire ends the wait in line: refused if the store confirms that the request
 // still waits, served if its turn has just come.
-func (v *visit) expire(t *Ticket) (_ *Ticket, _ Outcome, again bool) {
-	was, err := v.gate.takeBack(v.ctx, t)
+func (v *visit) expire(t *Ticket, down context.Context) (_ *Ticket, _ Outcome, again bool) {
+	if !t.moveTo(asking) {
+		return t, Outcome{Reason: Promoted, Pass: true}, false
+	}
+	ctx, cancel := until(v.ctx, down)
+	was, err := v.gate.takeBack(ctx, t)
+	cancel()
 	switch {
 	case v.ctx.Err() != nil:
 		return nil, v.leave(t), false
 	case err != nil:
-		return v.unanswered(t, err)
+		return v.unanswered(t, down, err)
 	case was == wire.WasActive || t.is(held):
 		t.promote()
 		return t, Outcome{Reason: Promoted, Pass: true}, false
@@ -139,7 +177,7 @@ func (v *visit) expire(t *Ticket) (_ *Ticket, _ Outcome, again bool) {
 		t.end()
 		return nil, Outcome{Reason: FailOpen, Cause: CauseForgotten, Pass: true}, false
 	}
-	t.group.freed()
+	v.gate.groups.freed(v.prefix)
 	t.end()
 	return nil, Outcome{Reason: QueueTimeout, RetryAfter: defaultRetryAfter}, false
 }
@@ -151,35 +189,45 @@ func (v *visit) full(after time.Duration) (*Ticket, Outcome) {
 
 // leave gives up a ticket whose client is gone.
 func (v *visit) leave(t *Ticket) Outcome {
-	if t.end() == held {
-		v.gate.outgoing.release(t)
-	} else {
-		v.gate.outgoing.cancel(t)
-	}
+	v.gate.drop(t)
 	return Outcome{Reason: ClientGone}
+}
+
+// drop ends a ticket that the store may know.
+func (g *Gate) drop(t *Ticket) {
+	if t.end() == held {
+		g.outgoing.release(t)
+	} else {
+		g.outgoing.cancel(t)
+	}
 }
 
 // unanswered goes on with a request on which nobody decided: the store may or
 // may not know it, and a cancel makes sure.
-func (v *visit) unanswered(t *Ticket, err error) (_ *Ticket, _ Outcome, again bool) {
-	if v.gate.opts.Fallback && !v.gate.opts.Monitor {
-		group := t.group
-		v.leave(t)
-		return v.undecided(group, causeOf(err))
-	}
+func (v *visit) unanswered(t *Ticket, down context.Context, err error) (_ *Ticket, _ Outcome, again bool) {
 	if !t.moveTo(passing) {
 		return t, Outcome{Reason: Promoted, Pass: true}, false
+	}
+	if v.countsAlone(down) {
+		v.gate.drop(t)
+		return v.undecided(t.group, down, causeOf(err))
 	}
 	v.gate.outgoing.cancel(t)
 	return t, Outcome{Reason: FailOpen, Cause: causeOf(err), Pass: true}, false
 }
 
+// countsAlone reports whether this edge decides by itself. A single question
+// that fails is no reason to.
+func (v *visit) countsAlone(down context.Context) bool {
+	return v.gate.opts.Fallback && !v.gate.opts.Monitor && down.Err() != nil
+}
+
 // undecided lets a request pass, or counts it by this edge alone.
-func (v *visit) undecided(group *group, cause Cause) (_ *Ticket, _ Outcome, again bool) {
-	g := v.gate
-	if !g.opts.Fallback || g.opts.Monitor {
+func (v *visit) undecided(group *group, down context.Context, cause Cause) (_ *Ticket, _ Outcome, again bool) {
+	if !v.countsAlone(down) {
 		return nil, Outcome{Reason: FailOpen, Cause: cause, Pass: true}, false
 	}
+	g := v.gate
 	up := g.whenUp()
 	p := group.join(*g.limits.Load())
 	switch {
@@ -189,28 +237,41 @@ func (v *visit) undecided(group *group, cause Cause) (_ *Ticket, _ Outcome, agai
 		t, outcome := v.full(defaultRetryAfter)
 		return t, outcome, false
 	}
-	expired := time.NewTimer(time.Until(v.arrived.Add(g.opts.PendingTimeout)))
+	outcome := v.waitLocally(p, up)
+	again = outcome == (Outcome{})
+	switch {
+	case !outcome.Pass && group.quit(p):
+		return nil, outcome, again
+	case outcome.Reason == ClientGone:
+		group.unhold() // the turn came in the last moment
+		return nil, outcome, false
+	}
+	return g.localTicket(group), Outcome{Reason: Local, Pass: true}, false
+}
+
+// waitLocally stands in this edge's own line. It returns no outcome when a
+// coordinator answers again.
+func (v *visit) waitLocally(p place, up <-chan struct{}) Outcome {
+	expired := v.pendingTimer()
 	defer expired.Stop()
-	outcome := Outcome{Reason: Local, Pass: true}
-	select {
-	case <-p.turn:
-	case <-up:
-		again = true
-	case <-v.ctx.Done():
-		outcome = Outcome{Reason: ClientGone}
-	case <-expired.C:
-		outcome = Outcome{Reason: QueueTimeout, RetryAfter: defaultRetryAfter}
-	}
-	if outcome.Pass && !again || !group.quit(p) {
-		// The turn has come, in the last moment perhaps.
-		t := g.localTicket(group)
-		if v.ctx.Err() == nil {
-			return t, Outcome{Reason: Local, Pass: true}, false
+	look, stop := v.look()
+	defer stop()
+	for {
+		select {
+		case <-p.turn:
+			return Outcome{Reason: Local, Pass: true}
+		case <-up:
+			return Outcome{}
+		case <-v.ctx.Done():
+			return Outcome{Reason: ClientGone}
+		case <-look:
+			if v.gone() {
+				return Outcome{Reason: ClientGone}
+			}
+		case <-expired.C:
+			return Outcome{Reason: QueueTimeout, RetryAfter: defaultRetryAfter}
 		}
-		t.Done()
-		again = false
 	}
-	return nil, outcome, again
 }
 
 // localTicket makes a ticket for a place that the group's line has counted
@@ -224,15 +285,18 @@ func (g *Gate) localTicket(group *group) *Ticket {
 	return t
 }
 
+// causeOf names an error. What was cancelled, other than by the client, was
+// cut short by the breaker.
 func causeOf(err error) Cause {
 	switch {
-	case errors.Is(err, gobreaker.ErrOpenState), errors.Is(err, gobreaker.ErrTooManyRequests):
+	case errors.Is(err, gobreaker.ErrOpenState), errors.Is(err, gobreaker.ErrTooManyRequests),
+		errors.Is(err, context.Canceled):
 		return CauseBreakerOpen
 	case errors.Is(err, bus.ErrDisconnected):
 		return CauseDisconnected
 	case errors.Is(err, bus.ErrNoResponders):
 		return CauseNoResponders
-	case errors.Is(err, bus.ErrTimeout), errors.Is(err, context.Canceled):
+	case errors.Is(err, bus.ErrTimeout):
 		return CauseTimeout
 	}
 	switch bus.CodeOf(err) {
