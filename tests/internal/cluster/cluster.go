@@ -1,0 +1,222 @@
+// Package cluster runs edges and coordinators in the test's own process, on a
+// real NATS server and a real Postgres: each is the struct that its command
+// runs, configured by the same variables.
+package cluster
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ccnq/ccnq/pkg/bus/embed"
+	"github.com/ccnq/ccnq/pkg/config"
+	"github.com/ccnq/ccnq/pkg/testdb"
+	"github.com/ccnq/ccnq/services/edge"
+	coordinator "github.com/ccnq/ccnq/services/queue-coordinator"
+	"github.com/ccnq/ccnq/tests/internal/await"
+	"github.com/ccnq/ccnq/tests/internal/origin"
+	"github.com/ccnq/ccnq/tests/internal/scrape"
+	"github.com/ccnq/ccnq/tests/internal/visitor"
+)
+
+// stopLimit bounds the end of one service.
+const stopLimit = 30 * time.Second
+
+// Options say what to start.
+type Options struct {
+	// Edges and Coordinators are numbers; 0 means 1 edge and 1 coordinator.
+	Edges, Coordinators int
+	// Rules is the ruleset of the queue; empty means [Everything].
+	Rules string
+	// Settings hold over [Common].
+	Settings Settings
+}
+
+// Cluster is a running cluster with its origin and its visitors.
+type Cluster struct {
+	*visitor.Visitors
+	Origin *origin.Origin
+	// RulesFile is the path of the ruleset that all edges use.
+	RulesFile string
+
+	Edges        []*Edge
+	Coordinators []*Coordinator
+
+	settings Settings
+	db       testdb.DB
+}
+
+// Edge is a running edge.
+type Edge struct {
+	*edge.Edge
+	// URL is where clients connect, Admin where operators do.
+	URL, Admin string
+	Log        *Log
+}
+
+// Coordinator is a running coordinator.
+type Coordinator struct {
+	*coordinator.Coordinator
+	Admin string
+	Log   *Log
+}
+
+// New starts a cluster and ends it with the test.
+func New(t testing.TB, o Options) *Cluster {
+	t.Helper()
+	c := &Cluster{
+		Visitors:  visitor.New(t),
+		Origin:    origin.New(t),
+		RulesFile: filepath.Join(t.TempDir(), "rules.json"),
+		db:        testdb.New(t),
+	}
+	if o.Rules == "" {
+		o.Rules = Everything
+	}
+	c.WriteRules(t, o.Rules)
+	nats, err := embed.Start(embed.Options{Host: "127.0.0.1", Port: -1})
+	require.NoError(t, err)
+	t.Cleanup(nats.Stop)
+	c.settings = Common(c.Origin.URL).With(Postgres(t, c.db)).With(Settings{
+		"CCNQ_NATS_URL":         nats.ClientURL(),
+		"CCNQ_QUEUE_ENABLED":    "true",
+		"CCNQ_QUEUE_RULES_FILE": c.RulesFile,
+	}).With(o.Settings)
+	for range max(o.Coordinators, 1) {
+		c.StartCoordinator(t, nil)
+	}
+	for range max(o.Edges, 1) {
+		c.StartEdge(t, nil)
+	}
+	return c
+}
+
+// WriteRules replaces the ruleset as a careful operator does: by a rename.
+func (c *Cluster) WriteRules(t testing.TB, rules string) {
+	t.Helper()
+	next := c.RulesFile + ".next"
+	require.NoError(t, os.WriteFile(next, []byte(rules), 0o600))
+	require.NoError(t, os.Rename(next, c.RulesFile))
+}
+
+// StartEdge starts one more edge, whose settings may differ. It returns once
+// the edge is heard by a coordinator.
+func (c *Cluster) StartEdge(t testing.TB, settings Settings) *Edge {
+	t.Helper()
+	e := StartEdge(t, c.settings.With(settings))
+	c.Edges = append(c.Edges, e)
+	return e
+}
+
+// StartEdge starts an edge that belongs to no cluster and needs none.
+func StartEdge(t testing.TB, settings Settings) *Edge {
+	t.Helper()
+	e := &Edge{Log: &Log{}}
+	var cfg edge.Config
+	require.NoError(t, config.Load(settings.Environ(), &cfg))
+	var err error
+	e.Edge, err = edge.New(cfg, edge.Deps{Logger: e.Log.logger()})
+	require.NoError(t, err)
+	require.NoError(t, e.Start(t.Context()))
+	t.Cleanup(func() {
+		stop(t, e.Edge)
+		e.Log.showIfFailed(t, "edge")
+	})
+	e.URL = "http://" + loopback(e.Addr())
+	e.Admin = "http://" + loopback(e.AdminAddr())
+	return e
+}
+
+// StartCoordinator starts one more coordinator, whose settings may differ. It
+// returns once it is ready.
+func (c *Cluster) StartCoordinator(t testing.TB, settings Settings) *Coordinator {
+	t.Helper()
+	k := &Coordinator{Log: &Log{}}
+	var cfg coordinator.Config
+	require.NoError(t, config.Load(c.settings.With(settings).Environ(), &cfg))
+	k.Coordinator = coordinator.New(cfg, coordinator.Deps{Logger: k.Log.logger()})
+	require.NoError(t, k.Start(t.Context()))
+	t.Cleanup(func() {
+		stop(t, k.Coordinator)
+		k.Log.showIfFailed(t, "coordinator")
+	})
+	k.Admin = "http://" + loopback(k.Addr())
+	await.True(t, "the coordinator is ready", func() bool {
+		r, ok := scrape.Ready(t, k.Admin)
+		return ok && r.Ready
+	})
+	c.Coordinators = append(c.Coordinators, k)
+	return k
+}
+
+// Stop ends one service before the test does.
+func Stop(t testing.TB, service interface{ Stop(context.Context) error }) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), stopLimit)
+	defer cancel()
+	require.NoError(t, service.Stop(ctx))
+}
+
+func stop(t testing.TB, service interface{ Stop(context.Context) error }) {
+	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
+	defer cancel()
+	if err := service.Stop(ctx); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+}
+
+// Rows counts the requests that the store has, as an operator would: active
+// ones and waiting ones.
+func (c *Cluster) Rows(t testing.TB) (active, pending int) {
+	t.Helper()
+	return Rows(t, c.db.Config())
+}
+
+// Rows is [Cluster.Rows] for any database.
+func Rows(t testing.TB, cfg *pgx.ConnConfig) (active, pending int) {
+	t.Helper()
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	err = conn.QueryRow(t.Context(),
+		"SELECT (SELECT count(*) FROM active_request), (SELECT count(*) FROM pending_request)").Scan(&active, &pending)
+	require.NoError(t, err)
+	return active, pending
+}
+
+// Waiting waits until so many requests stand in line.
+func (c *Cluster) Waiting(t testing.TB, want int) {
+	t.Helper()
+	await.True(t, "the expected number of requests waits", func() bool {
+		_, pending := c.Rows(t)
+		return pending == want
+	})
+}
+
+// NothingLeft requires that every place and every gauge returns to zero.
+func (c *Cluster) NothingLeft(t testing.TB) {
+	t.Helper()
+	await.True(t, "the origin is idle", c.Origin.Idle)
+	await.True(t, "the store has no request left", func() bool {
+		active, pending := c.Rows(t)
+		return active == 0 && pending == 0
+	})
+	conn, err := pgx.ConnectConfig(t.Context(), c.db.Config())
+	require.NoError(t, err)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	var wrong int
+	err = conn.QueryRow(t.Context(),
+		"SELECT count(*) FROM group_state WHERE active_count <> 0 OR pending_count <> 0").Scan(&wrong)
+	require.NoError(t, err)
+	require.Zero(t, wrong, "groups whose counts are not zero")
+	for _, e := range c.Edges {
+		for _, gauge := range []string{"ccnq_queue_held", "ccnq_queue_waiting", "ccnq_requests_in_flight"} {
+			await.True(t, gauge+" is zero", func() bool { return scrape.Get(t, e.Admin).Value(t, gauge) == 0 })
+		}
+	}
+}
