@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -58,7 +59,8 @@ func (p Postgres) pooled() (*pgxpool.Config, error) {
 	if p.CAFile != "" {
 		query.Set("sslrootcert", p.CAFile)
 	}
-	cfg, err := pgxpool.ParseConfig("postgres://?" + query.Encode())
+	// As in libpq, a plus sign stands for itself.
+	cfg, err := pgxpool.ParseConfig("postgres://?" + strings.ReplaceAll(query.Encode(), "+", "%20"))
 	if err != nil {
 		// The outer error repeats all settings, the password among them.
 		return nil, fmt.Errorf("these settings cannot be used: %w", errors.Unwrap(err))

@@ -139,6 +139,9 @@ func (c *Coordinator) start(ctx context.Context) error {
 	if c.deps.NATS != nil {
 		opts = *c.deps.NATS
 	}
+	if opts.Logger == nil {
+		opts.Logger = c.logger
+	}
 	next := opts.OnChange
 	opts.OnChange = func(connected bool) {
 		c.interrupted()
