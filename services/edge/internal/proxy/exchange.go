@@ -94,7 +94,7 @@ func (x *exchange) rewrite(pr *httputil.ProxyRequest) {
 		out.Host = x.proxy.host
 	}
 	trusted := x.proxy.trusted != nil && x.proxy.trusted(in)
-	x.outcome.RequestID = setForwarded(out.Header, in, trusted, x.outcome.RequestID)
+	x.outcome.RequestID = setForwarded(out.Header, in, trusted, x.outcome.RequestID, x.start)
 	x.limitUpgrade(in, out.Header)
 	if agents, ok := out.Header["User-Agent"]; ok && (len(agents) != 1 || agents[0] == "") {
 		// net/http sends the first line only, and an empty one not at all; under another spelling it sends them as they are.
