@@ -29,9 +29,10 @@ type Deps struct {
 	Logger *slog.Logger
 	// NATS says how to reach NATS; nil means as the configuration says.
 	NATS *bus.Options
-	// Registry receives the metrics. With it the edge opens no admin listener
-	// of its own: whoever gives it serves it, beside [Edge.Checks].
+	// Registry receives the metrics; nil means one of the edge's own.
 	Registry *prometheus.Registry
+	// Fail is told when the admin listener breaks after Start. Optional.
+	Fail func(error)
 }
 
 // Edge is one edge. Its methods are safe for concurrent use.
@@ -39,7 +40,7 @@ type Edge struct {
 	cfg    Config
 	logger *slog.Logger
 
-	admin  *admin.Server // nil when somebody else serves the metrics
+	admin  *admin.Server
 	conn   *bus.Conn
 	gate   *admission.Gate
 	proxy  *proxy.Proxy
@@ -116,19 +117,19 @@ func New(cfg Config, deps Deps) (_ *Edge, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if deps.Registry == nil {
-		e.admin = admin.New(admin.Options{
-			Addr:     cfg.General.AdminAddr,
-			Checks:   e.Checks(),
-			Log:      deps.Logger,
-			Pprof:    cfg.General.AdminPprof,
-			Registry: registry,
-		})
-	}
+	e.admin = admin.New(admin.Options{
+		Addr:     cfg.General.AdminAddr,
+		Checks:   e.Checks(),
+		Fail:     deps.Fail,
+		Log:      deps.Logger,
+		Pprof:    cfg.General.AdminPprof,
+		Registry: registry,
+	})
 	return e, nil
 }
 
-// Checks are the parts of the edge that readiness names.
+// Checks are the parts of the edge as /readyz names them, for a program that
+// has an admin listener of its own.
 func (e *Edge) Checks() admin.Checks {
 	checks := admin.Checks{"listener": func() admin.Status {
 		if !e.serving.Load() {
@@ -209,10 +210,8 @@ func (e *Edge) Start(ctx context.Context) error {
 }
 
 func (e *Edge) start(ctx context.Context) error {
-	if e.admin != nil {
-		if err := e.admin.Start(ctx); err != nil {
-			return fmt.Errorf("CCNQ_ADMIN_ADDR: %w", err)
-		}
+	if err := e.admin.Start(ctx); err != nil {
+		return fmt.Errorf("CCNQ_ADMIN_ADDR: %w", err)
 	}
 	if e.gate != nil {
 		if err := e.gate.Start(); err != nil {
@@ -232,14 +231,9 @@ func (e *Edge) start(ctx context.Context) error {
 // Addr is where clients connect, once started.
 func (e *Edge) Addr() net.Addr { return e.addr }
 
-// AdminAddr is where operators connect, once started; nil when the edge has no
-// admin listener.
-func (e *Edge) AdminAddr() net.Addr {
-	if e.admin == nil {
-		return nil
-	}
-	return e.admin.Addr()
-}
+// AdminAddr is where operators connect, once started, or nil without an admin
+// listener.
+func (e *Edge) AdminAddr() net.Addr { return e.admin.Addr() }
 
 // Reload reads the rules and the certificate again; what cannot be read stays
 // as it was.

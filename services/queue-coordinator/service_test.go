@@ -44,9 +44,9 @@ func TestMetricsOfAllParts(t *testing.T) {
 		have[family.GetName()] = true
 	}
 	for _, name := range []string{
-		"ccnq_queue_active", "ccnq_queue_asserted_total", "ccnq_queue_batches_in_flight", "ccnq_queue_groups",
-		"ccnq_queue_promotions_pushed_total", "ccnq_queue_reclaim_suspended", "ccnq_queue_reclaimed_total",
-		"ccnq_queue_requests_total", "ccnq_queue_store_seconds", "ccnq_queue_store_up", "ccnq_queue_waiting",
+		"ccnq_coordinator_active", "ccnq_coordinator_asserted_total", "ccnq_coordinator_batches_in_flight", "ccnq_coordinator_groups",
+		"ccnq_coordinator_promotions_pushed_total", "ccnq_coordinator_reclaim_suspended", "ccnq_coordinator_reclaimed_total",
+		"ccnq_coordinator_requests_total", "ccnq_coordinator_store_seconds", "ccnq_coordinator_store_up", "ccnq_coordinator_waiting",
 	} {
 		require.True(t, have[name], name)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -21,11 +20,17 @@ const (
 	exitConfig = 2
 )
 
+// configError marks what is wrong with a configuration beyond single values.
+type configError struct{ error }
+
+func (e configError) Unwrap() error { return e.error }
+
 // Run runs one command line and returns the exit code of the program.
-func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func Run(ctx context.Context, version string, args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use:           "ccnq",
 		Short:         "Keep a web origin alive under a flood",
+		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -44,17 +49,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if _, ok := errors.AsType[*config.Error](err); ok {
 		return exitConfig
 	}
-	return exitFailed
-}
-
-// environment returns the environment with a default for a variable that is
-// not set.
-func environment(defaults map[string]string) []string {
-	out := os.Environ()
-	for name, value := range defaults {
-		if os.Getenv(name) == "" && os.Getenv(name+"_FILE") == "" {
-			out = append(out, name+"="+value)
-		}
+	if _, ok := errors.AsType[configError](err); ok {
+		return exitConfig
 	}
-	return out
+	return exitFailed
 }

@@ -22,12 +22,13 @@ func run() int {
 		return 2
 	}
 	logger := admin.NewLogger(os.Stderr, cfg.General.LogLevel)
-	e, err := edge.New(cfg, edge.Deps{Logger: logger})
+	var group *lifecycle.Group
+	e, err := edge.New(cfg, edge.Deps{Logger: logger, Fail: func(err error) { group.Fail(err) }})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "configuration:", err)
 		return 2
 	}
-	group := lifecycle.New(lifecycle.Component{
+	group = lifecycle.New(lifecycle.Component{
 		Name: "edge", Start: e.Start, Stop: e.Stop, StopTimeout: cfg.StopTimeout(),
 	})
 	err = lifecycle.Run(context.Background(), group, func() {

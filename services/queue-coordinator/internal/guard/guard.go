@@ -70,7 +70,7 @@ func New(opts Options) *Store {
 	s := &Store{opts: opts, seconds: make(map[string]prometheus.Observer)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "ccnq_queue_store_seconds",
+		Name:    "ccnq_coordinator_store_seconds",
 		Help:    "Duration of one call of the store, which serves a whole batch.",
 		Buckets: prometheus.ExponentialBuckets(0.000_05, 2, 16),
 	}, []string{"op"})
@@ -78,7 +78,7 @@ func New(opts Options) *Store {
 		s.seconds[op] = seconds.WithLabelValues(op)
 	}
 	up := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "ccnq_queue_store_up",
+		Name: "ccnq_coordinator_store_up",
 		Help: "1 while the store can be reached.",
 	}, func() float64 {
 		if s.Up() {

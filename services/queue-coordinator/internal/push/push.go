@@ -29,11 +29,11 @@ func New(conn *bus.Conn, logger *slog.Logger, registry prometheus.Registerer) *P
 		conn:   conn,
 		logger: logger,
 		pushed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "ccnq_queue_promotions_pushed_total",
+			Name: "ccnq_coordinator_promotions_pushed_total",
 			Help: "Requests whose edge was told that they hold a place now.",
 		}),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "ccnq_queue_promotions_lost_total",
+			Name: "ccnq_coordinator_promotions_lost_total",
 			Help: "Promotions that could not be published; the edge's next status finds them.",
 		}),
 	}

@@ -48,21 +48,21 @@ type metrics struct {
 func newMetrics() *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ccnq_queue_requests_total",
+			Name: "ccnq_coordinator_requests_total",
 			Help: "Requests of edges (of a release: its items) by operation and result.",
 		}, []string{"op", "result"}),
 		counters: make(map[[2]string]prometheus.Counter),
 		batchSize: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "ccnq_queue_batch_size",
+			Name:    "ccnq_coordinator_batch_size",
 			Help:    "Requests that one call of the store served.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 10),
 		}, []string{"op"}),
 		asserted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "ccnq_queue_asserted_total",
+			Name: "ccnq_coordinator_asserted_total",
 			Help: "Places that edges held already and the store did not know; only these may exceed the limit.",
 		}),
 		repaired: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "ccnq_queue_repaired_total",
+			Name: "ccnq_coordinator_repaired_total",
 			Help: "Requests freed because their edge no longer knew them.",
 		}),
 	}
@@ -83,7 +83,7 @@ func (m *metrics) register(registry prometheus.Registerer, inFlight map[string]f
 	registry.MustRegister(m.requests, m.batchSize, m.asserted, m.repaired)
 	for op, n := range inFlight {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name:        "ccnq_queue_batches_in_flight",
+			Name:        "ccnq_coordinator_batches_in_flight",
 			Help:        "Calls of the store that are under way.",
 			ConstLabels: prometheus.Labels{"op": op},
 		}, func() float64 { return float64(n()) }))

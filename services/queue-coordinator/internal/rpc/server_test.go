@@ -68,36 +68,36 @@ func TestOneRoundOfEverything(t *testing.T) {
 	require.Equal(t, wire.WasPending, was)
 
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP ccnq_queue_asserted_total Places that edges held already and the store did not know; only these may exceed the limit.
-# TYPE ccnq_queue_asserted_total counter
-ccnq_queue_asserted_total 1
-# HELP ccnq_queue_requests_total Requests of edges (of a release: its items) by operation and result.
-# TYPE ccnq_queue_requests_total counter
-ccnq_queue_requests_total{op="admit",result="admitted"} 4
-ccnq_queue_requests_total{op="admit",result="busy"} 0
-ccnq_queue_requests_total{op="admit",result="expired"} 0
-ccnq_queue_requests_total{op="admit",result="invalid"} 0
-ccnq_queue_requests_total{op="admit",result="queued"} 2
-ccnq_queue_requests_total{op="admit",result="rejected"} 1
-ccnq_queue_requests_total{op="admit",result="unavailable"} 0
-ccnq_queue_requests_total{op="cancel",result="active"} 1
-ccnq_queue_requests_total{op="cancel",result="busy"} 0
-ccnq_queue_requests_total{op="cancel",result="expired"} 0
-ccnq_queue_requests_total{op="cancel",result="gone"} 1
-ccnq_queue_requests_total{op="cancel",result="invalid"} 0
-ccnq_queue_requests_total{op="cancel",result="pending"} 1
-ccnq_queue_requests_total{op="cancel",result="unavailable"} 0
-ccnq_queue_requests_total{op="release",result="busy"} 0
-ccnq_queue_requests_total{op="release",result="expired"} 0
-ccnq_queue_requests_total{op="release",result="invalid"} 0
-ccnq_queue_requests_total{op="release",result="ok"} 2
-ccnq_queue_requests_total{op="release",result="unavailable"} 0
-ccnq_queue_requests_total{op="status",result="busy"} 0
-ccnq_queue_requests_total{op="status",result="expired"} 0
-ccnq_queue_requests_total{op="status",result="invalid"} 0
-ccnq_queue_requests_total{op="status",result="ok"} 1
-ccnq_queue_requests_total{op="status",result="unavailable"} 0
-`), "ccnq_queue_asserted_total", "ccnq_queue_requests_total"))
+# HELP ccnq_coordinator_asserted_total Places that edges held already and the store did not know; only these may exceed the limit.
+# TYPE ccnq_coordinator_asserted_total counter
+ccnq_coordinator_asserted_total 1
+# HELP ccnq_coordinator_requests_total Requests of edges (of a release: its items) by operation and result.
+# TYPE ccnq_coordinator_requests_total counter
+ccnq_coordinator_requests_total{op="admit",result="admitted"} 4
+ccnq_coordinator_requests_total{op="admit",result="busy"} 0
+ccnq_coordinator_requests_total{op="admit",result="expired"} 0
+ccnq_coordinator_requests_total{op="admit",result="invalid"} 0
+ccnq_coordinator_requests_total{op="admit",result="queued"} 2
+ccnq_coordinator_requests_total{op="admit",result="rejected"} 1
+ccnq_coordinator_requests_total{op="admit",result="unavailable"} 0
+ccnq_coordinator_requests_total{op="cancel",result="active"} 1
+ccnq_coordinator_requests_total{op="cancel",result="busy"} 0
+ccnq_coordinator_requests_total{op="cancel",result="expired"} 0
+ccnq_coordinator_requests_total{op="cancel",result="gone"} 1
+ccnq_coordinator_requests_total{op="cancel",result="invalid"} 0
+ccnq_coordinator_requests_total{op="cancel",result="pending"} 1
+ccnq_coordinator_requests_total{op="cancel",result="unavailable"} 0
+ccnq_coordinator_requests_total{op="release",result="busy"} 0
+ccnq_coordinator_requests_total{op="release",result="expired"} 0
+ccnq_coordinator_requests_total{op="release",result="invalid"} 0
+ccnq_coordinator_requests_total{op="release",result="ok"} 2
+ccnq_coordinator_requests_total{op="release",result="unavailable"} 0
+ccnq_coordinator_requests_total{op="status",result="busy"} 0
+ccnq_coordinator_requests_total{op="status",result="expired"} 0
+ccnq_coordinator_requests_total{op="status",result="invalid"} 0
+ccnq_coordinator_requests_total{op="status",result="ok"} 1
+ccnq_coordinator_requests_total{op="status",result="unavailable"} 0
+`), "ccnq_coordinator_asserted_total", "ccnq_coordinator_requests_total"))
 }
 
 // TestPromotionLeavesBeforeTheReply watches, as a third party, the order in
@@ -189,7 +189,7 @@ func counter(t testing.TB, registry *prometheus.Registry, op, result string) flo
 	families, err := registry.Gather()
 	require.NoError(t, err)
 	for _, family := range families {
-		if family.GetName() != "ccnq_queue_requests_total" {
+		if family.GetName() != "ccnq_coordinator_requests_total" {
 			continue
 		}
 		for _, m := range family.GetMetric() {

@@ -18,21 +18,21 @@ func newMetrics(registry prometheus.Registerer, suspended func() bool) *metrics 
 	}
 	m := &metrics{
 		reclaimed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ccnq_queue_reclaimed_total",
+			Name: "ccnq_coordinator_reclaimed_total",
 			Help: "Requests freed because their edge was dead, or because they were stale.",
 		}, []string{"reason"}),
-		corrected: counter("ccnq_queue_corrected_total", "Groups whose counts differed from their requests."),
-		pruned:    counter("ccnq_queue_pruned_total", "Idle groups that were forgotten."),
-		failures:  counter("ccnq_queue_sweep_failures_total", "Calls of sweeps that failed; the next sweep repeats them."),
-		active:    gauge("ccnq_queue_active", "Requests that hold a place, over all edges; a sample."),
-		waiting:   gauge("ccnq_queue_waiting", "Requests that wait, over all edges; a sample."),
-		groups:    gauge("ccnq_queue_groups", "Groups that are known; a sample."),
+		corrected: counter("ccnq_coordinator_corrected_total", "Groups whose counts differed from their requests."),
+		pruned:    counter("ccnq_coordinator_pruned_total", "Idle groups that were forgotten."),
+		failures:  counter("ccnq_coordinator_sweep_failures_total", "Calls of sweeps that failed; the next sweep repeats them."),
+		active:    gauge("ccnq_coordinator_active", "Requests that hold a place, over all edges; a sample."),
+		waiting:   gauge("ccnq_coordinator_waiting", "Requests that wait, over all edges; a sample."),
+		groups:    gauge("ccnq_coordinator_groups", "Groups that are known; a sample."),
 	}
 	m.reclaimed.WithLabelValues("dead")
 	m.reclaimed.WithLabelValues("stale")
 	registry.MustRegister(m.reclaimed, m.corrected, m.pruned, m.failures, m.active, m.waiting, m.groups,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "ccnq_queue_reclaim_suspended",
+			Name: "ccnq_coordinator_reclaim_suspended",
 			Help: "1 while dead edges are not looked for, since they might only have been cut off.",
 		}, func() float64 {
 			if suspended() {
