@@ -54,8 +54,9 @@ func isPort(s string) bool {
 	hidden := port[0] == '_'
 	for i := range len(port) {
 		c := port[i]
+		digit := '0' <= c && c <= '9'
 		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '.' || c == '_' || c == '-'
-		if (c < '0' || c > '9') && !(hidden && letter) {
+		if !digit && (!hidden || !letter) {
 			return false
 		}
 	}

@@ -21,6 +21,15 @@ const (
 	// backtracking pattern is run on. A longer one counts as out of time.
 	MaxBacktrackInput = 8 << 10
 
+	// MaxBacktrackPattern is the length in bytes of the longest backtracking
+	// pattern.
+	MaxBacktrackPattern = 4 << 10
+
+	// MaxBacktrackNesting is how deep groups of a backtracking pattern may
+	// nest. The engine's time to compile nested alternatives doubles with each
+	// level.
+	MaxBacktrackNesting = 10
+
 	// clockPeriod is how often the engine looks at the time.
 	clockPeriod = time.Millisecond
 )
@@ -68,6 +77,14 @@ func compileBacktracker(expr string, re2Err error) (*backtracker, error) {
 		(e.Code == syntax.ErrLarge || e.Code == syntax.ErrNestingDepth) {
 		return nil, fmt.Errorf("pattern %s: %s", clip(expr), e.Code)
 	}
+	if len(expr) > MaxBacktrackPattern {
+		return nil, fmt.Errorf("pattern %s is not RE2 (%s), and too long for the backtracking engine: more than %d bytes",
+			clip(expr), reason(re2Err), MaxBacktrackPattern)
+	}
+	if nesting(expr) > MaxBacktrackNesting {
+		return nil, fmt.Errorf("pattern %s is not RE2 (%s), and too nested for the backtracking engine: more than %d levels",
+			clip(expr), reason(re2Err), MaxBacktrackNesting)
+	}
 	re, err := regexp2.Compile(expr, regexp2.ECMAScript)
 	if err != nil {
 		return nil, fmt.Errorf("pattern %s is neither RE2 (%s) nor ECMAScript", clip(expr), reason(re2Err))
@@ -83,4 +100,25 @@ func reason(err error) string {
 		return fmt.Sprintf("%s: %s", e.Code, clip(e.Expr))
 	}
 	return err.Error()
+}
+
+// nesting returns how deep the groups of an ECMAScript expression nest.
+func nesting(expr string) int {
+	depth, deepest, inClass := 0, 0, false
+	for i := 0; i < len(expr); i++ {
+		switch c := expr[i]; {
+		case c == '\\':
+			i++ // whatever follows stands for itself
+		case inClass:
+			inClass = c != ']'
+		case c == '[':
+			inClass = true
+		case c == '(':
+			depth++
+			deepest = max(deepest, depth)
+		case c == ')':
+			depth--
+		}
+	}
+	return deepest
 }

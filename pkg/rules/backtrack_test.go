@@ -60,6 +60,26 @@ func TestBacktrackingIsOnlyForWhatRE2DoesNotKnow(t *testing.T) {
 	require.ErrorContains(t, err, "expression nests too deeply")
 }
 
+func TestBacktrackingPatternsAreBounded(t *testing.T) {
+	t.Parallel()
+	nested := func(n int) string { return strings.Repeat("(?:a|b", n-1) + "(?=x)" + strings.Repeat(")", n-1) }
+	long := func(n int) string { return "(?=x)" + strings.Repeat("a", n-len("(?=x)")) }
+	for _, expr := range []string{
+		nested(MaxBacktrackNesting), long(MaxBacktrackPattern),
+		`(?=x)` + strings.Repeat(`\(`, 20), `(?=x)[` + strings.Repeat(`(`, 20) + `]`, // no groups
+	} {
+		_, slow, err := compilePattern(expr)
+		require.NoError(t, err)
+		require.NotNil(t, slow)
+	}
+	_, _, err := compilePattern(nested(MaxBacktrackNesting + 1))
+	require.ErrorContains(t, err, "too nested for the backtracking engine: more than 10 levels")
+	_, _, err = compilePattern(nested(250))
+	require.ErrorContains(t, err, "too nested")
+	_, _, err = compilePattern(long(MaxBacktrackPattern + 1))
+	require.ErrorContains(t, err, "too long for the backtracking engine: more than 4096 bytes")
+}
+
 // What runs out of time counts as the purpose says, negated or not.
 func TestSlowPattern(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,8 @@
 // are RE2 (package regexp), which takes time linear in the value. A pattern
 // that RE2 does not know but ECMAScript does (look-around, back-references,
 // \uXXXX, [^]) is run by a backtracking engine instead; [Set.Backtracking]
-// lists these. Its work on one request is limited to about [BacktrackLimit]
+// lists these, and their size is limited ([MaxBacktrackPattern],
+// [MaxBacktrackNesting]). Its work on one request is limited to about [BacktrackLimit]
 // (at most twice that), its input to [MaxBacktrackInput] bytes. Where a limit
 // ends it, the [Purpose] decides whether the condition holds, "negate"
 // notwithstanding: nobody leaves the scope of a gate by being slow to match.

@@ -47,8 +47,9 @@ func (f *fields) read(raw json.RawMessage) bool {
 	good := true
 	seen := map[string]bool{}
 	dec := json.NewDecoder(bytes.NewReader(raw))
-	token, err := dec.Token() // the brace
+	_, err := dec.Token() // the brace
 	for err == nil && dec.More() {
+		var token json.Token
 		if token, err = dec.Token(); err != nil {
 			break
 		}

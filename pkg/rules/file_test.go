@@ -53,7 +53,7 @@ func (f fileTest) until(t *testing.T, name string) {
 	t.Helper()
 	r := request(t, "/?"+name)
 	for !f.Current().Match(r, OnTimeoutMatch) {
-		<-f.attempts // the test's own time limit ends a wait in vain
+		_ = <-f.attempts // the test's own time limit ends a wait in vain
 	}
 }
 
