@@ -58,11 +58,13 @@ func run(t *testing.T, change func(*Options), play func(*testing.T, *world)) {
 		w := newWorld(t, change)
 		w.co.serve()
 		require.NoError(t, w.gate.Start())
+		t.Cleanup(func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			w.gate.Stop(ctx)
+		})
 		synctest.Wait()
 		play(t, w)
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		w.gate.Stop(ctx)
 	})
 }
 

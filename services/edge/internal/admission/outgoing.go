@@ -14,7 +14,8 @@ const (
 	// releases that gather meanwhile go as one message. There are enough of
 	// them that a few groups which are locked in the store hold up no others.
 	senders = 8
-	// retryWait is the pause after a message that was not acknowledged.
+	// retryWait is the pause before a message that was not acknowledged is
+	// sent again.
 	retryWait = 250 * time.Millisecond
 	// maxOutgoing bounds what waits to be sent, of each kind. What is dropped
 	// beyond it the store frees by itself, since no status lists it.
@@ -100,15 +101,13 @@ func (o *outgoing) work(ctx context.Context, p *pile, most int, send func(contex
 			o.gate.metrics.dropped.Add(float64(len(tickets)))
 			o.gate.opts.Logger.Error("a coordinator refuses what this edge gives back", "error", err, "count", len(tickets))
 		default:
-			o.add(p, tickets...)
-		}
-		o.settle(len(tickets))
-		if err != nil {
 			select {
 			case <-time.After(retryWait):
 			case <-ctx.Done():
 			}
+			o.add(p, tickets...)
 		}
+		o.settle(len(tickets))
 	}
 }
 

@@ -1,0 +1,286 @@
+package admission
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ccnq/ccnq/pkg/bus"
+	"github.com/ccnq/ccnq/pkg/wire"
+)
+
+// fall lets the coordinator fall silent and returns when the gate has noticed.
+func fall(t *testing.T, w *world) {
+	t.Helper()
+	w.co.tell(func(c *coordinator) { c.mute = true })
+	for range breakerFailures {
+		v := w.arrive(groupB, nil)
+		pass(testAdmitTimeout)
+		w.is(v, FailOpen)
+		v.ticket.Done()
+	}
+	require.NotEmpty(t, w.gate.Degraded())
+}
+
+// rise lets it answer again and returns when the gate has noticed, for which
+// it needs no request of a client.
+func rise(t *testing.T, w *world) {
+	t.Helper()
+	w.co.tell(func(c *coordinator) { c.mute = false })
+	pass(breakerOpen + statusInterval + testAdmitTimeout)
+	require.Empty(t, w.gate.Degraded())
+}
+
+func TestF22_BreakerOpensAndAllPassAtOnce(t *testing.T) {
+	t.Parallel()
+	run(t, nil, func(t *testing.T, w *world) {
+		waiting, _ := inLine(w, nil)
+		w.co.tell(func(c *coordinator) { c.mute = true })
+		var asking []*visitor
+		for range breakerFailures {
+			asking = append(asking, w.arrive(groupB, nil))
+		}
+		pass(testAdmitTimeout / 2)
+		later := w.arrive(groupB, nil)
+		pass(testAdmitTimeout / 2)
+		// The first three have failed; that ends it for the others too.
+		for _, v := range asking {
+			require.True(t, w.is(v, FailOpen).Pass)
+		}
+		require.Equal(t, CauseBreakerOpen, w.is(later, FailOpen).Cause)
+		outcome := w.is(waiting, FailOpen)
+		require.Equal(t, CauseBreakerOpen, outcome.Cause)
+		require.True(t, outcome.Pass)
+		require.NotEmpty(t, w.gate.Degraded())
+
+		asked := len(w.co.asked())
+		next := w.arrive(groupA, nil)
+		outcome = w.is(next, FailOpen)
+		require.Equal(t, CauseBreakerOpen, outcome.Cause)
+		require.Zero(t, outcome.Waited)
+		require.Nil(t, next.ticket)
+		require.Len(t, w.co.asked(), asked)
+
+		rise(t, w)
+		for _, v := range append(asking, later, waiting) {
+			v.ticket.Done()
+		}
+		pass(5 * time.Second)
+		w.clean()
+	})
+}
+
+func TestF22_NothingButProbesWhileOpen(t *testing.T) {
+	t.Parallel()
+	run(t, nil, func(t *testing.T, w *world) {
+		v := w.arrive(groupA, nil)
+		w.is(v, Admitted)
+		fall(t, w)
+		pass(2 * testAdmitTimeout) // what was under way
+		cancels, asks, polls := len(w.co.cancelled()), len(w.co.asked()), len(w.co.polled())
+		w.finish(v)
+		for range 60 {
+			pass(time.Second)
+			w.is(w.arrive(groupA, nil), FailOpen)
+		}
+		require.Len(t, w.co.asked(), asks)
+		require.Len(t, w.co.cancelled(), cancels)
+		require.Empty(t, w.co.released())
+		require.InDelta(t, 60/(testAdmitTimeout+breakerOpen).Seconds(), len(w.co.polled())-polls, 10)
+
+		rise(t, w)
+		pass(time.Second)
+		require.Len(t, w.co.released(), 1, "nothing was lost")
+		w.is(w.arrive(groupA, nil), Admitted)
+	})
+}
+
+func TestF22_FailsFast(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		fail  func(*world)
+		heal  func(*world)
+		cause Cause
+	}{
+		"no coordinator": {
+			func(w *world) { w.co.cable.cut() },
+			func(w *world) { w.co = w.coordinator(); w.co.serve() },
+			CauseNoResponders,
+		},
+		"no NATS": {
+			func(w *world) { w.nats.stop() },
+			func(w *world) { w.nats.start() },
+			CauseDisconnected,
+		},
+		"no store": {
+			func(w *world) { w.co.tell(func(c *coordinator) { c.code = bus.CodeUnavailable }) },
+			func(w *world) { w.co.tell(func(c *coordinator) { c.code = "" }) },
+			CauseUnavailable,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, nil, func(t *testing.T, w *world) {
+				waiting, _ := inLine(w, nil)
+				tt.fail(w)
+				for i := range 2 * breakerFailures {
+					v := w.arrive(groupA, nil)
+					outcome := w.is(v, FailOpen)
+					require.Zero(t, outcome.Waited)
+					if i == 0 {
+						require.Equal(t, tt.cause, outcome.Cause)
+					}
+					v.ticket.Done()
+				}
+				pass(2 * time.Second)
+				require.NotEmpty(t, w.gate.Degraded())
+				w.is(waiting, FailOpen)
+				pass(5 * time.Minute)
+				require.NotEmpty(t, w.gate.Degraded())
+				tt.heal(w)
+				pass(5 * time.Second)
+				require.Empty(t, w.gate.Degraded(), "by itself")
+				waiting.ticket.Done()
+				w.co.tell(func(c *coordinator) { c.admit = admitted })
+				v := w.arrive(groupA, nil)
+				w.is(v, Admitted)
+				w.finish(v)
+				pass(2 * time.Second)
+				w.clean()
+			})
+		})
+	}
+}
+
+func TestF23_StartedBeforeItsParts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.nats.stop()
+		require.NoError(t, w.gate.Start())
+		t.Cleanup(func() { w.gate.Stop(t.Context()) })
+		pass(time.Minute)
+		require.NotEmpty(t, w.gate.Degraded())
+		w.is(w.arrive(groupA, nil), FailOpen)
+		w.nats.start()
+		pass(time.Minute)
+		w.is(w.arrive(groupA, nil), FailOpen)
+		w.co.serve()
+		pass(5 * time.Second)
+		require.Empty(t, w.gate.Degraded())
+		v, id := inLine(w, nil)
+		w.co.promote(id) // the subscription works too
+		synctest.Wait()
+		w.is(v, Promoted)
+		w.finish(v)
+		w.clean()
+	})
+}
+
+func TestBreakerIgnoresRefusalsOfSingleRequests(t *testing.T) {
+	t.Parallel()
+	for _, code := range []bus.Code{bus.CodeBusy, bus.CodeInvalid} {
+		t.Run(string(code), func(t *testing.T) {
+			t.Parallel()
+			run(t, nil, func(t *testing.T, w *world) {
+				w.co.tell(func(c *coordinator) { c.code = code })
+				for range 5 * breakerFailures {
+					pass(time.Second)
+					w.is(w.arrive(groupA, nil), FailOpen)
+				}
+				require.Empty(t, w.gate.Degraded())
+			})
+		})
+	}
+}
+
+// Releases and cancels of a locked group are answered late or never.
+func TestBreakerIgnoresWhatIsHandedBack(t *testing.T) {
+	t.Parallel()
+	run(t, nil, func(t *testing.T, w *world) {
+		w.co.tell(func(c *coordinator) {
+			c.admit = queued
+			c.onCancel = func(*cancelCall) {}
+		})
+		for range 5 * breakerFailures {
+			v := w.arrive(groupA, nil)
+			v.leave()
+		}
+		pass(3 * time.Second)
+		require.Greater(t, len(w.co.cancelled()), 3*breakerFailures)
+		require.Empty(t, w.gate.Degraded())
+	})
+}
+
+func TestBreakerIgnoresClientsThatLeave(t *testing.T) {
+	t.Parallel()
+	run(t, nil, func(t *testing.T, w *world) {
+		w.co.tell(func(c *coordinator) { c.onAdmit = func(*admitCall) {} })
+		for range 10 * breakerFailures {
+			v := w.arrive(groupA, nil)
+			pass(askAgain + 1)
+			v.leave()
+			synctest.Wait()
+			w.is(v, ClientGone)
+		}
+		require.Empty(t, w.gate.Degraded())
+	})
+}
+
+// One of two coordinators is frozen: it gets every second message. As long as
+// the other answers, the queue decides.
+func TestBreakerStaysClosedWhileAnotherAnswers(t *testing.T) {
+	t.Parallel()
+	run(t, nil, func(t *testing.T, w *world) {
+		frozen := map[int]bool{}
+		for _, n := range []int{1, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14} {
+			frozen[n] = true
+		}
+		n := 0
+		w.co.tell(func(c *coordinator) {
+			c.onAdmit = func(call *admitCall) {
+				if n++; !frozen[n] {
+					call.Reply(admitted)
+				}
+			}
+		})
+		// Four requests in a row meet it with both their questions; the status
+		// of each second is answered.
+		for range 10 {
+			w.enter(groupA, nil)
+			pass(askAgain)
+		}
+		pass(2 * time.Second)
+		require.Empty(t, w.gate.Degraded())
+		require.Greater(t, n, 14)
+	})
+}
+
+// The queue decides only when the store knows again what the edge holds.
+func TestRecoveryAssertsBeforeAnybodyAsks(t *testing.T) {
+	t.Parallel()
+	run(t, nil, func(t *testing.T, w *world) {
+		holder := w.arrive(groupA, nil)
+		id := w.co.asked()[0].RequestID
+		fall(t, w)
+		calls := make(chan *admitCall, 10)
+		w.co.tell(func(c *coordinator) {
+			c.mute = false
+			c.status.Unknown = []wire.RequestID{id}
+			c.onAdmit = func(call *admitCall) { calls <- call }
+		})
+		call := <-calls
+		require.Equal(t, wire.ModeHeld, call.Request.Mode)
+		require.Equal(t, id, call.Request.RequestID)
+		require.NotEmpty(t, w.gate.Degraded())
+		w.is(w.arrive(groupA, nil), FailOpen)
+		w.co.tell(func(c *coordinator) { c.status.Unknown = nil; c.onAdmit = nil })
+		call.Reply(admitted)
+		synctest.Wait()
+		require.Empty(t, w.gate.Degraded())
+		w.is(w.arrive(groupA, nil), Admitted)
+		w.finish(holder)
+	})
+}
