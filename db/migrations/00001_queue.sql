@@ -17,6 +17,9 @@
 --   * Whatever frees a place promotes in the same call.
 --   * p_now is the time to act at; null means the database's clock.
 --   * Waiting is bounded by the caller's lock_timeout and statement_timeout.
+--   * Functions of the request path fix their plans: always by index, planned
+--     once for each session. Tables that fill and empty within seconds mislead
+--     the planner, and planning for each call costs more than the call.
 
 -- +goose Up
 
@@ -117,7 +120,8 @@ CREATE UNLOGGED TABLE queue_event (
 -- with p_skip only. p_create makes rows for groups that have none.
 -- +goose StatementBegin
 CREATE FUNCTION lock_groups(p_groups text[], p_create boolean, p_skip boolean)
-RETURNS text[] LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+RETURNS text[] LANGUAGE plpgsql
+SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_locked text[];
 BEGIN
@@ -137,8 +141,8 @@ BEGIN
             WHERE g.ip_group = ANY (p_groups)
             FOR UPDATE SKIP LOCKED);
         RETURN ARRAY(
-            SELECT g.ip_group FROM group_state g
-            WHERE g.ip_group = ANY (p_groups) AND g.ip_group <> ALL (v_locked));
+            SELECT g.ip_group FROM group_state g WHERE g.ip_group = ANY (p_groups)
+            EXCEPT SELECT unnest(v_locked));
     ELSIF p_create THEN
         -- DO UPDATE locks the row even though WHERE then leaves it unchanged.
         INSERT INTO group_state AS g (ip_group)
@@ -162,12 +166,13 @@ END $$;
 -- it, or has found it expired.
 -- +goose StatementBegin
 CREATE FUNCTION renew_leases(p_edges text[], p_lease interval, p_now timestamptz)
-RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+RETURNS void LANGUAGE plpgsql
+SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_edges text[];
 BEGIN
     v_edges := ARRAY(
-        SELECT DISTINCT u.edge_id FROM unnest(p_edges) AS u(edge_id)
+        SELECT u.edge_id FROM (SELECT DISTINCT unnest(p_edges)) AS u(edge_id)
         WHERE NOT EXISTS (
             SELECT FROM edge_lease l
             WHERE l.edge_id = u.edge_id AND l.expires > p_now + 0.9 * l.lease));
@@ -192,7 +197,7 @@ END $$;
 -- +goose StatementBegin
 CREATE FUNCTION promote(p_groups text[], p_max_served integer, p_now timestamptz)
 RETURNS SETOF queue_event LANGUAGE plpgsql
-SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN QUERY
     WITH head AS (
@@ -230,7 +235,7 @@ END $$;
 CREATE FUNCTION try_admit(
     p_ids uuid[], p_groups text[], p_edges text[], p_max_served integer, p_now timestamptz)
 RETURNS SETOF uuid LANGUAGE plpgsql
-SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN QUERY
     WITH fresh AS (
@@ -264,7 +269,7 @@ END $$;
 CREATE FUNCTION enqueue_if_room(
     p_ids uuid[], p_groups text[], p_edges text[], p_max_pending integer, p_now timestamptz)
 RETURNS SETOF uuid LANGUAGE plpgsql
-SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN QUERY
     WITH fresh AS (
@@ -297,7 +302,7 @@ END $$;
 CREATE FUNCTION assert_held(
     p_ids uuid[], p_groups text[], p_edges text[], p_max_served integer, p_now timestamptz)
 RETURNS void LANGUAGE plpgsql
-SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     WITH leave AS (
         DELETE FROM pending_request p
@@ -336,7 +341,7 @@ CREATE FUNCTION release_and_promote(
     p_ids uuid[], p_groups text[], p_edges text[],
     p_max_served integer, p_lease interval, p_skip boolean, p_now timestamptz)
 RETURNS SETOF queue_event LANGUAGE plpgsql
-SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_busy  text[];
     v_waits text[];
@@ -401,7 +406,7 @@ END $$;
 CREATE FUNCTION reclaim_stale(
     p_groups text[], p_max_served integer, p_stale interval, p_now timestamptz)
 RETURNS SETOF queue_event LANGUAGE plpgsql
-SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_ids    uuid[];
     v_groups text[];
@@ -434,7 +439,7 @@ CREATE FUNCTION admit(
     p_max_served integer, p_max_pending integer, p_lease interval, p_stale interval,
     p_skip boolean, p_now timestamptz)
 RETURNS SETOF queue_event LANGUAGE plpgsql
-SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_busy        text[];
     v_full        text[];
@@ -532,7 +537,7 @@ CREATE FUNCTION expire_pending(
     p_ids uuid[], p_groups text[], p_edges text[],
     p_max_served integer, p_lease interval, p_skip boolean, p_now timestamptz)
 RETURNS SETOF queue_event LANGUAGE plpgsql
-SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_busy   text[];
     v_ids    uuid[];
@@ -577,7 +582,7 @@ CREATE FUNCTION edge_status(
     p_edge text, p_epoch bigint, p_lease interval, p_stale interval, p_part integer, p_parts integer,
     p_waiting uuid[], p_active uuid[], p_max_served integer, p_now timestamptz)
 RETURNS SETOF queue_event LANGUAGE plpgsql
-SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_now    timestamptz := coalesce(p_now, clock_timestamp());
     v_epoch  bigint;
@@ -604,20 +609,22 @@ BEGIN
     IF p_stale IS NULL OR v_epoch > p_epoch THEN
         RETURN;
     END IF;
-    SELECT array_agg(r.request_id), array_agg(r.ip_group)
-    INTO v_ids, v_groups
-    FROM (SELECT a.request_id, a.ip_group, a.created FROM active_request a WHERE a.edge_id = p_edge
-          UNION ALL
-          SELECT p.request_id, p.ip_group, p.created FROM pending_request p WHERE p.edge_id = p_edge) AS r
-    WHERE r.created < v_now - p_stale
-      AND get_byte(uuid_send(r.request_id), 15) % p_parts = p_part
-      AND NOT EXISTS (SELECT FROM unnest(p_waiting || p_active) AS i(request_id)
-                      WHERE i.request_id = r.request_id);
-    IF v_ids IS NULL THEN
+    v_ids := ARRAY(
+        SELECT r.request_id
+        FROM (SELECT a.request_id, a.created FROM active_request a WHERE a.edge_id = p_edge
+              UNION ALL
+              SELECT p.request_id, p.created FROM pending_request p WHERE p.edge_id = p_edge) AS r
+        WHERE r.created < v_now - p_stale
+          AND get_byte(uuid_send(r.request_id), 15) % p_parts = p_part
+        EXCEPT (SELECT unnest(p_waiting) UNION ALL SELECT unnest(p_active)));
+    IF v_ids = '{}' THEN
         RETURN;
     END IF;
+    v_groups := ARRAY(
+        SELECT a.ip_group FROM active_request a WHERE a.request_id = ANY (v_ids)
+        UNION SELECT p.ip_group FROM pending_request p WHERE p.request_id = ANY (v_ids));
     v_busy := lock_groups(v_groups, false, true);
-    -- Read again what was freed by somebody else before the locks were there.
+    -- Read again: somebody else may have freed some before the locks were there.
     SELECT array_agg(r.request_id), array_agg(r.ip_group), array_agg(p_edge)
     INTO v_ids, v_groups, v_edges
     FROM (SELECT a.request_id, a.ip_group FROM active_request a
