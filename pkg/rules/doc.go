@@ -49,10 +49,11 @@
 // that RE2 does not know but ECMAScript does (look-around, back-references,
 // \uXXXX, [^]) is run by a backtracking engine instead; [Set.Backtracking]
 // lists these, and their size is limited ([MaxBacktrackPattern],
-// [MaxBacktrackNesting]). Its work on one request is limited to about [BacktrackLimit]
-// (at most twice that), its input to [MaxBacktrackInput] bytes. Where a limit
-// ends it, the [Purpose] decides whether the condition holds, "negate"
-// notwithstanding: nobody leaves the scope of a gate by being slow to match.
+// [MaxBacktrackNesting]). Its work on one request is limited to about
+// [BacktrackLimit] (at most twice that), its input to [MaxBacktrackInput]
+// bytes. Where a limit ends it, the [Purpose] decides whether the condition
+// holds, "negate" notwithstanding: nobody leaves the scope of a gate by being
+// slow to match.
 //
 // Patterns written for JavaScript mean the same in RE2 but for these cases:
 //

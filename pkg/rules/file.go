@@ -69,7 +69,7 @@ func openFile(path string, log *slog.Logger, attempted func(error)) (*File, erro
 		return nil, err
 	}
 	f.seen = seen
-	f.use(set, "rules loaded")
+	f.use(set)
 	if f.watcher == nil {
 		close(f.done)
 	} else {
@@ -130,15 +130,15 @@ func (f *File) reload(onlyNew bool) error {
 		f.log.Error("rules file is not usable, the rules before stay in force", "error", err)
 	} else {
 		f.reloads.Add(1)
-		f.use(set, "rules reloaded")
+		f.use(set)
 	}
 	f.attempted(err)
 	return err
 }
 
-func (f *File) use(set *Set, message string) {
+func (f *File) use(set *Set) {
 	f.current.Store(set)
-	f.log.Info(message, "groups", len(set.groups))
+	f.log.Info("rules in force", "groups", len(set.groups))
 	for _, b := range set.backtracking {
 		f.log.Warn("pattern needs the slower backtracking engine", "pattern", b)
 	}
