@@ -6,3 +6,5 @@
 // The coordinator keeps who holds a place in memory; it ends with the process,
 // as the requests do. NATS keeps its files below the data folder.
 package ccnq
+
+//go:generate sh -c "cd ../.. && go run ./services/ccnq/internal/docgen"
