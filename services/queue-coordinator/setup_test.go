@@ -158,6 +158,36 @@ func (e *edge) status(epoch int64, active ...wire.RequestID) (wire.StatusReply, 
 		wire.StatusRequest{Epoch: epoch, Active: active})
 }
 
+// beat sends a status four times a second, like a live edge, until the function
+// that it returns is called. That tells what the store did not know.
+func (e *edge) beat(active ...wire.RequestID) (stop func() (unknown []wire.RequestID)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var beating sync.WaitGroup
+	var unknown []wire.RequestID
+	beating.Go(func() {
+		ticker := time.NewTicker(250 * time.Millisecond)
+		defer ticker.Stop()
+		for epoch := int64(1); ; epoch++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				reply, err := e.status(epoch, active...)
+				if err == nil {
+					unknown = append(unknown, reply.Unknown...)
+				}
+			}
+		}
+	})
+	stop = func() []wire.RequestID {
+		cancel()
+		beating.Wait()
+		return unknown
+	}
+	e.t.Cleanup(func() { stop() })
+	return stop
+}
+
 var bucket = wire.Bucket{Kind: wire.KindGroup, Key: group}
 
 func id(n int) (id wire.RequestID) {
