@@ -25,8 +25,8 @@ type fileState struct {
 	size     int64
 }
 
-// get is called at every TLS handshake. It looks at both files, which costs two stat calls, little beside a handshake.
-// A pair that cannot be read is reported once; the next change of a file is the next attempt.
+// get is called at every TLS handshake. It looks at both files, which costs two stat calls, little beside a
+// handshake. A pair that cannot be read is reported once; the next change of a file is the next attempt.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

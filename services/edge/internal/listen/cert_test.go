@@ -52,7 +52,8 @@ func newKeyPair(t *testing.T, serial int64) keyPair {
 	return k
 }
 
-// files writes both files with a modification time of its own for each version, as a clock with coarse ticks would not.
+// files writes both files with a modification time of its own for each version, as a clock with coarse ticks would
+// not.
 type files struct {
 	cert, key string
 	version   int64

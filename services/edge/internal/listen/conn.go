@@ -9,15 +9,15 @@ import (
 	"sync/atomic"
 )
 
-// conn is one connection of a client. It is the TCP connection itself with a note of its server, so that nothing has to be
-// looked up, and the shortcuts that net/http takes with a TCP connection stay open.
+// conn is one connection of a client. It is the TCP connection itself with a note of its server, so that nothing has
+// to be looked up, and the shortcuts that net/http takes with a TCP connection stay open.
 type conn struct {
 	*net.TCPConn
 	server   *Server
 	hijacked atomic.Bool
 
-	// opaque says that what comes is no sequence of HTTP/1 requests, or not any more: TLS, HTTP/2, another protocol, the
-	// last request. The guard is off then.
+	// opaque says that what comes is no sequence of HTTP/1 requests, or not any more: TLS, HTTP/2, another protocol,
+	// the last request. The guard is off then.
 	opaque  atomic.Bool
 	badHead atomic.Bool // a copy of guard.bad for the handler's goroutine
 	guard   headGuard   // like rest, belongs to whoever reads; net/http has one reader at a time

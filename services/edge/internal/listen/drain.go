@@ -2,6 +2,7 @@ package listen
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -23,9 +24,9 @@ func (s *Server) Active() Counts {
 	return c
 }
 
-// Drain stops accepting, closes idle connections, asks the clients of all others to go elsewhere with their next request
-// (Connection: close, GOAWAY), and waits until only upgraded connections and event streams are left. Its error is that
-// of ctx, when that is done first.
+// Drain stops accepting, closes idle connections, asks the clients of all others to go elsewhere with their next
+// request (Connection: close, GOAWAY), and waits until only upgraded connections and event streams are left. Its
+// error is that of ctx, when that is done first.
 func (s *Server) Drain(ctx context.Context) error {
 	s.draining.Store(true)
 	ctx, cancel := context.WithCancel(ctx)
@@ -35,7 +36,9 @@ func (s *Server) Drain(ctx context.Context) error {
 		// Without event streams Shutdown decides: it also waits for responses whose last bytes are still going out.
 		if c := s.Active(); c.Requests == 0 && c.EventStreams > 0 {
 			cancel()
-			<-stopped
+			if err := <-stopped; err != nil && !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("listen: drain: %w", err)
+			}
 			return nil
 		}
 		select {
@@ -55,10 +58,11 @@ func (s *Server) shutdown(ctx context.Context) <-chan error {
 	return stopped
 }
 
-// Cut ends everything that is left: it cancels the contexts of all requests with the cause [ErrCut], closes upgraded connections, and
-// waits until every handler has returned, so that whatever they hold has been given back. A response that is just going
-// out has one more second. It returns what was under way when it began, and an error that counts the handlers which still
-// ran when ctx was done. Without a Drain before, requests are cut too. It may be called before Start, and again.
+// Cut ends everything that is left: it cancels the contexts of all requests with the cause [ErrCut], closes upgraded
+// connections, and waits until every handler has returned, so that whatever they hold has been given back. A response
+// that is just going out has one more second. It returns what was under way when it began, and an error that counts
+// the handlers which still ran when ctx was done. Without a Drain before, requests are cut too. It may be called
+// before Start, and again.
 func (s *Server) Cut(ctx context.Context) (Counts, error) {
 	s.draining.Store(true)
 	cut := s.Active()
@@ -71,8 +75,9 @@ func (s *Server) Cut(ctx context.Context) (Counts, error) {
 		case <-ctx.Done():
 		}
 	}
-	<-stopped
-	_ = s.http.Close() // every error is that of a socket being closed
+	if err := <-stopped; err != nil {
+		_ = s.http.Close() // ends what Shutdown left; every error is that of a socket being closed
+	}
 	s.mu.Lock()
 	served := s.served
 	s.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stage is a handler whose requests the test holds: /plain until it is released, /stream and /upgrade until they are cut.
+// stage is a handler whose requests the test holds: /plain until it is released, /stream and /upgrade until they are
+// cut.
 type stage struct {
 	causes  chan error // why a request's context was cancelled
 	entered chan string

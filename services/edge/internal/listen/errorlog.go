@@ -12,7 +12,8 @@ import (
 // errorLines is how many lines of net/http are passed on within one second.
 const errorLines = 10
 
-// errorLog passes on to slog what net/http writes to its ErrorLog. Clients cause these lines, so their rate is bounded.
+// errorLog passes on to slog what net/http writes to its ErrorLog. Clients cause these lines, so their rate is
+// bounded.
 type errorLog struct {
 	logger *slog.Logger
 	now    func() time.Time
@@ -41,7 +42,7 @@ func (e *errorLog) Write(line []byte) (int, error) {
 		e.logger.Warn("messages of the HTTP server were dropped", "count", dropped)
 	}
 	if ok {
-		e.logger.Log(context.Background(), level, string(bytes.TrimRight(line, "\n")))
+		e.logger.Log(context.Background(), level, "net/http", "message", string(bytes.TrimRight(line, "\n")))
 	}
 	return len(line), nil
 }

@@ -2,12 +2,12 @@ package listen
 
 import "bytes"
 
-// headGuard watches the bytes of an HTTP/1 connection for two liberties that net/http takes in a request head without a
-// word: a line that goes on in the next one (obs-fold, RFC 9112 section 5.2) and a line that ends with a bare LF (section 2.2).
-// A server in front may read such a head differently. The bytes themselves are never changed.
+// headGuard watches the bytes of an HTTP/1 connection for two liberties that net/http takes in a request head without
+// a word: a line that goes on in the next one (obs-fold, RFC 9112 section 5.2) and a line that ends with a bare LF
+// (section 2.2). A server in front may read such a head differently. The bytes themselves are never changed.
 //
-// It knows where heads begin because pass stops at the end of each one: nothing behind it is handed out before the server
-// has seen the head and has said, through body, how long the body is.
+// It knows where heads begin because pass stops at the end of each one: nothing behind it is handed out before the
+// server has seen the head and has said, through body, how long the body is.
 type headGuard struct {
 	body   int64 // bytes of the current body still to come
 	inLine bool  // the current line has begun

@@ -36,11 +36,12 @@ type Options struct {
 	Handler http.Handler
 	// IdleTimeout closes a connection without a request for so long. 0 means 75 seconds.
 	IdleTimeout time.Duration
-	// Logger gets what net/http has to say about single connections, at most ten lines a second, at debug level, panics of a handler at
-	// error level, and failures to reload the certificate at warn level. Required.
+	// Logger gets what net/http has to say about single connections, at most ten lines a second, at debug level,
+	// panics of a handler at error level, and failures to reload the certificate at warn level. Required.
 	Logger *slog.Logger
-	// MaxHeaderBytes bounds the request line and header fields together; more is answered with 431 and the connection closed. net/http
-	// lets another 4 KiB pass, and ends an HTTP/2 connection on which a single value is larger. 0 means 64 KiB.
+	// MaxHeaderBytes bounds the request line and header fields together; more is answered with 431 and the connection
+	// closed. net/http lets another 4 KiB pass, and ends an HTTP/2 connection on which a single value is larger. 0
+	// means 64 KiB.
 	MaxHeaderBytes int
 	// ReadHeaderTimeout bounds the arrival of the head of a request, and the TLS handshake. 0 means 10 seconds.
 	ReadHeaderTimeout time.Duration
@@ -226,8 +227,8 @@ func (s *Server) notify() {
 	}
 }
 
-// EventStream marks the request, whose handler is running, as an event stream until done is called. Drain does not wait
-// for it. r must have been served by a Server; for any other request it does nothing.
+// EventStream marks the request, whose handler is running, as an event stream until done is called. Drain does not
+// wait for it. r must have been served by a Server; for any other request it does nothing.
 func EventStream(r *http.Request) (done func()) {
 	c := connOf(r)
 	if c == nil {

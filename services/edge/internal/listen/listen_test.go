@@ -130,7 +130,8 @@ func TestServer_OptionsAsteriskReachesTheHandler(t *testing.T) {
 	require.Equal(t, "*", body)
 }
 
-// A client that never finishes its head is cut off; one that finishes in time may take as long as it likes with the body.
+// A client that never finishes its head is cut off; one that finishes in time may take as long as it likes with the
+// body.
 func TestServer_SlowHead(t *testing.T) {
 	t.Parallel()
 	got := make(chan struct{}, 1)
@@ -201,8 +202,8 @@ func TestServer_HeaderLimit(t *testing.T) {
 	})
 }
 
-// statusOfFrames sends one HTTP/2 request frame by frame, as a client may that ignores the limit the server announces, and returns the
-// status of the answer.
+// statusOfFrames sends one HTTP/2 request frame by frame, as a client may that ignores the limit the server
+// announces, and returns the status of the answer.
 func statusOfFrames(t *testing.T, c net.Conn, br *bufio.Reader, fields func(*hpack.Encoder)) string {
 	t.Helper()
 	var block bytes.Buffer

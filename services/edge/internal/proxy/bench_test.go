@@ -23,8 +23,9 @@ import (
 	"github.com/ccnq/ccnq/services/edge/internal/proxy"
 )
 
-// BenchmarkPassThrough compares the proxy with a bare ReverseProxy over an equal transport, each with the in-process client and origin that both
-// need: the difference of two lines is the proxy's own. "cpu-ns/op" is user and system time of the process for each request.
+// BenchmarkPassThrough compares the proxy with a bare ReverseProxy over an equal transport, each with the in-process
+// client and origin that both need: the difference of two lines is the proxy's own. "cpu-ns/op" is user and system
+// time of the process for each request.
 func BenchmarkPassThrough(b *testing.B) {
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
@@ -67,6 +68,7 @@ func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
 func (d *discard) WriteHeader(int)             {}
 
 func own(b *testing.B, upstream *url.URL) http.Handler {
+	b.Helper()
 	p, err := proxy.New(proxy.Options{Upstream: upstream, Trusted: func(*http.Request) bool { return false }, OnEventStream: listen.EventStream})
 	require.NoError(b, err)
 	b.Cleanup(p.Close)
@@ -85,6 +87,7 @@ func (b *buffers) Get() []byte {
 func (b *buffers) Put(buf []byte) { b.pool.Put((*[32 << 10]byte)(buf)) }
 
 func bare(b *testing.B, upstream *url.URL) http.Handler {
+	b.Helper()
 	tr := &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 		DisableCompression:  true,
@@ -103,8 +106,10 @@ func bare(b *testing.B, upstream *url.URL) http.Handler {
 	}
 }
 
-// benchmarkHandler serves the handler on a socket to 64 connections, through the edge's listener or a plain http.Server.
+// benchmarkHandler serves the handler on a socket to 64 connections, through the edge's listener or a plain
+// http.Server.
 func benchmarkHandler(b *testing.B, handler http.Handler, edgeListener bool) {
+	b.Helper()
 	var addr string
 	if edgeListener {
 		s, err := listen.New(listen.Options{Addr: "127.0.0.1:0", Handler: handler, Logger: slog.New(slog.DiscardHandler)})

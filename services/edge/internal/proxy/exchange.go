@@ -6,6 +6,7 @@ import (
 	"io"
 	"log"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -14,9 +15,9 @@ import (
 	"time"
 )
 
-// exchange is one request on its way through the standard library's ReverseProxy. It owns a ReverseProxy whose hooks are
-// its own methods, so that no hook has to look its request up, and is reused through a pool, so that this costs no allocation.
-// Only the goroutine that serves the request touches it.
+// exchange is one request on its way through the standard library's ReverseProxy. It owns a ReverseProxy whose hooks
+// are its own methods, so that no hook has to look its request up, and is reused through a pool, so that this costs
+// no allocation. Only the goroutine that serves the request touches it.
 type exchange struct {
 	proxy   *Proxy
 	reverse httputil.ReverseProxy
@@ -59,6 +60,9 @@ func (p *Proxy) exchange(w http.ResponseWriter, r *http.Request, o *Outcome, u u
 		clear(h)
 	}
 	defer x.end()
+	if r.Header["Upgrade"] != nil {
+		w = upgradeWriter{w}
+	}
 	x.reverse.ServeHTTP(w, r)
 	x.finished = true
 }
@@ -70,7 +74,7 @@ func (x *exchange) end() {
 	switch {
 	case o.Class != OK: // fail was here
 	case !x.finished || x.response.err != nil:
-		o.Class, o.Err = classify(x.r.Context(), x.response.err)
+		o.Class, o.Err = x.verdict(x.response.err)
 	case o.Upgraded && x.r.Context().Err() != nil: // cut from this side; a hangup does not cancel an upgraded request
 		o.Class, o.Err = classify(x.r.Context(), nil)
 	}
@@ -97,7 +101,8 @@ func (x *exchange) rewrite(pr *httputil.ProxyRequest) {
 	x.outcome.RequestID = setForwarded(out.Header, in, trusted, x.outcome.RequestID, x.start)
 	x.limitUpgrade(in, out.Header)
 	if agents, ok := out.Header["User-Agent"]; ok && (len(agents) != 1 || agents[0] == "") {
-		// net/http sends the first line only, and an empty one not at all; under another spelling it sends them as they are.
+		// net/http sends the first line only, and an empty one not at all; under another spelling it sends them as they
+		// are.
 		out.Header["user-agent"] = agents
 		out.Header["User-Agent"] = []string{""}
 	}
@@ -111,31 +116,8 @@ func (x *exchange) rewrite(pr *httputil.ProxyRequest) {
 	_ = http.NewResponseController(x.w).EnableFullDuplex()
 }
 
-// limitUpgrade leaves an upgrade in the request only if it names a protocol other than h2c, which would carry requests past
-// every gate, and if the request is HTTP/1.1 without a body. The answer may ignore an Upgrade field (RFC 9110 section 7.8).
-// Of a list, the first such protocol is asked for.
-func (x *exchange) limitUpgrade(in *http.Request, out http.Header) {
-	delete(out, "Http2-Settings")
-	asked, ok := out["Upgrade"]
-	if !ok {
-		return
-	}
-	if in.ProtoAtLeast(1, 1) && in.ContentLength == 0 {
-		for protocol := range strings.SplitSeq(asked[0], ",") {
-			protocol = strings.TrimSpace(protocol)
-			if protocol != "" && !strings.EqualFold(protocol, "h2c") {
-				out["Upgrade"] = []string{protocol}
-				x.upgrade = true
-				return
-			}
-		}
-	}
-	delete(out, "Upgrade")
-	delete(out, "Connection")
-}
-
-// RoundTrip sends the request to the origin. A client of HTTP/1.0 does not know 1xx answers (RFC 9110 section 15.2), so
-// ReverseProxy's hook for them, which lives in the context, is left out.
+// RoundTrip sends the request to the origin. A client of HTTP/1.0 does not know 1xx answers (RFC 9110 section 15.2),
+// so ReverseProxy's hook for them, which lives in the context, is left out.
 func (x *exchange) RoundTrip(out *http.Request) (*http.Response, error) {
 	if !x.r.ProtoAtLeast(1, 1) {
 		out = out.WithContext(x.r.Context())
@@ -199,21 +181,10 @@ func isEventStream(h http.Header) bool {
 func (x *exchange) fail(w http.ResponseWriter, _ *http.Request, err error) {
 	o := x.outcome
 	o.Upgraded = false
-	class, cause := classify(x.r.Context(), err)
-	var uploadErr error
-	if x.upload != nil {
-		uploadErr = x.upload.failure()
-	}
-	if uploadErr != nil && class != DurationLimit && class != Cut {
-		class, cause = BadRequest, uploadErr
-		if errors.Is(uploadErr, io.ErrUnexpectedEOF) || x.r.Context().Err() != nil || isNetError(uploadErr) {
-			class = ClientGone
-		}
-	}
-	o.Class, o.Err = class, cause
-	o.Reached = o.Reached || (class != BadRequest && !isDialError(err))
+	o.Class, o.Err = x.verdict(err)
+	o.Reached = o.Reached || (o.Class != BadRequest && !isDialError(err))
 	maps.Copy(w.Header(), x.own)
-	switch class {
+	switch o.Class {
 	case Unreachable:
 		writeError(w, o, http.StatusBadGateway, "the origin is unreachable")
 	case Timeout:
@@ -231,13 +202,32 @@ func (x *exchange) fail(w http.ResponseWriter, _ *http.Request, err error) {
 	}
 }
 
+// verdict is classify with what is known of the client's body: when that fails, the transport's error is only its
+// echo.
+func (x *exchange) verdict(err error) (Class, error) {
+	class, cause := classify(x.r.Context(), err)
+	if x.upload == nil || class == DurationLimit || class == Cut {
+		return class, cause
+	}
+	failure := x.upload.failure()
+	var netErr net.Error
+	switch {
+	case failure == nil:
+		return class, cause
+	case class == ClientGone, errors.Is(failure, io.ErrUnexpectedEOF), errors.As(failure, &netErr):
+		return ClientGone, failure
+	default:
+		return BadRequest, failure
+	}
+}
+
 func isDialError(err error) bool {
 	var dialErr *dialError
 	return errors.As(err, &dialErr)
 }
 
-// responseBody is the body of the answer. It remembers why reading ended, and flushes what has been written to the client
-// before it waits for more. Only the goroutine that serves the request uses it.
+// responseBody is the body of the answer. It remembers why reading ended, and flushes what has been written to the
+// client before it waits for more. Only the goroutine that serves the request uses it.
 type responseBody struct {
 	io.ReadCloser
 	err     error               // other than io.EOF
@@ -258,8 +248,8 @@ func (b *responseBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// requestBody is the client's body. The transport may read it in its own goroutine, even for a moment after the exchange
-// has ended, so it is never reused.
+// requestBody is the client's body. The transport may read it in its own goroutine, even for a moment after the
+// exchange has ended, so it is never reused.
 type requestBody struct {
 	io.ReadCloser
 	err atomic.Pointer[error]

@@ -261,6 +261,28 @@ func TestF16_OriginResetsBeforeTheHead(t *testing.T) {
 	}
 }
 
+// A body that turns out malformed while the answer is already on its way is the client's fault, not the origin's.
+func TestServe_MalformedUploadDuringTheAnswer(t *testing.T) {
+	t.Parallel()
+	origin := startRawOrigin(t, func(c net.Conn, br *bufio.Reader) {
+		if _, err := readHead(br); err != nil {
+			return
+		}
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc")
+		_, _ = io.Copy(io.Discard, br)
+	})
+	e := startEdge(t, origin.url, nil)
+	c, br := e.dial(t)
+	write(t, c, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+	_, err := readHead(br)
+	require.NoError(t, err)
+	write(t, c, "zzz\r\n")
+	_, _ = io.Copy(io.Discard, br)
+	o := e.outcome(t)
+	require.Equal(t, proxy.BadRequest, o.Class)
+	require.Equal(t, http.StatusOK, o.Status)
+}
+
 // limit is a gate that ends its requests with a cause as soon as it is told.
 func limit(cause error, now <-chan struct{}) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
@@ -358,7 +380,8 @@ func TestServe_AbortRunsDefers(t *testing.T) {
 	require.Equal(t, proxy.Reset, e.outcome(t).Class)
 }
 
-// An origin that closes an idle connection while the next request is on its way does not cost a bodyless request its answer.
+// An origin that closes an idle connection while the next request is on its way does not cost a bodyless request its
+// answer.
 func TestServe_StaleConnection(t *testing.T) {
 	t.Parallel()
 	heads := make(chan string, 8)

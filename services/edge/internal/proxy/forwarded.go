@@ -17,9 +17,9 @@ const maxRequestIDLength = 128
 
 // setForwarded sets the proxy's own fields in out, from which hop-by-hop fields have been removed already.
 //
-// From a trusted peer the incoming values are kept, unless its Connection field names them: X-Forwarded-For becomes one list
-// in one line with the peer at its end (RFC 9110 section 5.3), the others stay. From anybody else every forwarding field is dropped and the values say what this
-// proxy itself saw. It returns the request id.
+// From a trusted peer the incoming values are kept, unless its Connection field names them: X-Forwarded-For becomes
+// one list in one line with the peer at its end (RFC 9110 section 5.3), the others stay. From anybody else every
+// forwarding field is dropped and the values say what this proxy itself saw. It returns the request id.
 func setForwarded(out http.Header, in *http.Request, trusted bool, id string, now time.Time) string {
 	peer := peerAddress(in.RemoteAddr)
 	values := [...]string{peer, in.Host, "http", id}
@@ -84,8 +84,8 @@ func endToEnd(h http.Header, name string) []string {
 	return h[name]
 }
 
-// isForwardingField reports whether a field says where a request came from: Forwarded, X-Forwarded and everything that
-// begins with X-Forwarded-. Underscores count as hyphens, as many origins (CGI, WSGI) cannot tell them apart.
+// isForwardingField reports whether a field says where a request came from: Forwarded, X-Forwarded and everything
+// that begins with X-Forwarded-. Underscores count as hyphens, as many origins (CGI, WSGI) cannot tell them apart.
 func isForwardingField(name string) bool {
 	const prefix = "x-forwarded"
 	if len(name) < len(prefix) || name[0]|0x20 != 'x' {
@@ -133,8 +133,8 @@ func validRequestID(id string) bool {
 	return true
 }
 
-// newRequestID returns a UUID of version 7 (RFC 9562 section 5.7): unique, and sorted by time to the millisecond. It names a
-// request in logs and is no secret, so its random bits come from the fast generator.
+// newRequestID returns a UUID of version 7 (RFC 9562 section 5.7): unique, and sorted by time to the millisecond. It
+// names a request in logs and is no secret, so its random bits come from the fast generator.
 func newRequestID(now time.Time) string {
 	var id uuid.UUID
 	binary.BigEndian.PutUint64(id[:8], uint64(now.UnixMilli())<<16|7<<12|rand.Uint64()&0xfff)

@@ -11,8 +11,8 @@ import (
 	"github.com/ccnq/ccnq/services/edge/internal/proxy"
 )
 
-// Every request here is followed by another one on the same connection. Where the framing is ambiguous, that other one is never served:
-// the first is refused, or sent on with exactly one framing, and the connection is closed.
+// Every request here is followed by another one on the same connection. Where the framing is ambiguous, that other
+// one is never served: the first is refused, or sent on with exactly one framing, and the connection is closed.
 func TestServe_AmbiguousFraming(t *testing.T) {
 	t.Parallel()
 	const smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"

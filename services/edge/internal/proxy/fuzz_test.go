@@ -65,8 +65,8 @@ func FuzzRequestTarget(f *testing.F) {
 	})
 }
 
-// Whatever a client sends, the origin sees each of the proxy's own fields once, and from an untrusted peer nothing else that
-// looks like one.
+// Whatever a client sends, the origin sees each of the proxy's own fields once, and from an untrusted peer nothing
+// else that looks like one.
 func FuzzForwarded(f *testing.F) {
 	f.Add("X-Forwarded-For", "198.51.100.66", "X-Forwarded-For", "192.0.2.7:1", false)
 	f.Add("X_forwarded_For", "1", "Forwarded", "[2001:db8::7%eth0]:1", false)

@@ -165,8 +165,8 @@ func startRawOrigin(t *testing.T, serve func(c net.Conn, br *bufio.Reader)) *raw
 	return &rawOrigin{addr: addr, url: "http://" + addr}
 }
 
-// startRecorder starts a raw origin that answers every request head with 200 "ok" and reports the heads as they came. It reads a body
-// by Content-Length or to the end of chunked framing, and reports it behind the head.
+// startRecorder starts a raw origin that answers every request head with 200 "ok" and reports the heads as they came.
+// It reads a body by Content-Length or to the end of chunked framing, and reports it behind the head.
 func startRecorder(t *testing.T) (*rawOrigin, <-chan string) {
 	t.Helper()
 	heads := make(chan string, 64)
@@ -244,16 +244,6 @@ func receive[T any](t *testing.T, c <-chan T) T {
 	}
 }
 
-// wait waits for a channel to be closed.
-func wait(t *testing.T, c <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(patience):
-		require.FailNow(t, "the signal did not come")
-	}
-}
-
 // field returns the lines of a field in a raw head.
 func field(head, name string) []string {
 	var values []string
@@ -265,7 +255,7 @@ func field(head, name string) []string {
 	return values
 }
 
-// requestLine returns the target of a raw head.
+// targetOf returns the request target of a raw head.
 func targetOf(t *testing.T, head string) string {
 	t.Helper()
 	line, _, _ := strings.Cut(head, "\r\n")

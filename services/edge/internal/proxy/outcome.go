@@ -15,23 +15,24 @@ var ErrDurationLimit = errors.New("the request exceeded its maximum active durat
 type Class uint8
 
 const (
-	// OK: the origin's answer was passed on completely, whatever its status.
+	// OK means that the origin's answer was passed on completely, whatever its status.
 	OK Class = iota
-	// Unreachable: no connection to the origin could be made (502).
+	// Unreachable means that no connection to the origin could be made (502).
 	Unreachable
-	// Timeout: connecting, or waiting for the head of the answer, took too long (504).
+	// Timeout means that connecting, or waiting for the head of the answer, took too long (504).
 	Timeout
-	// Reset: the connection to the origin broke, or what came was not valid HTTP. 502 before the head of the answer
-	// was sent to the client, a broken response after.
+	// Reset means that the connection to the origin broke, or that what came was not valid HTTP: 502 before the head
+	// of the answer was sent to the client, a broken response after.
 	Reset
-	// ClientGone: the client hung up, or stopped reading or sending.
+	// ClientGone means that the client hung up, or stopped reading or sending.
 	ClientGone
-	// DurationLimit: the caller cancelled the request with [ErrDurationLimit].
+	// DurationLimit means that the caller cancelled the request with [ErrDurationLimit].
 	DurationLimit
-	// Cut: the caller cancelled the request with another cause, such as a shutdown; Outcome.Err is that cause.
+	// Cut means that the caller cancelled the request with another cause, such as a shutdown; Outcome.Err is that
+	// cause.
 	Cut
-	// BadRequest: the request was refused here and the origin has not seen it whole: a target of no valid form,
-	// CONNECT, or a body whose framing is broken.
+	// BadRequest means that the request was refused here and the origin has not seen it whole: a target of no valid
+	// form, CONNECT (405), or a body whose framing is broken.
 	BadRequest
 )
 
@@ -46,8 +47,8 @@ func (c Class) String() string {
 	return classNames[c]
 }
 
-// Outcome is what became of one exchange. [Proxy.Serve] fills it in before it returns or panics; it is not safe to read
-// before that from another goroutine.
+// Outcome is what became of one exchange. [Proxy.Serve] fills it in before it returns or panics; it is not safe to
+// read before that from another goroutine.
 type Outcome struct {
 	// Class says how the exchange ended.
 	Class Class
@@ -56,7 +57,8 @@ type Outcome struct {
 	// RequestID is the value of X-Request-Id that the origin got. A caller may set it before Serve to choose the
 	// value; otherwise Serve chooses one.
 	RequestID string
-	// Reached says that the origin answered with a head or that a connection to it was in use when the exchange failed.
+	// Reached says that the origin answered with a head or that a connection to it was in use when the exchange
+	// failed.
 	Reached bool
 	// Upgraded says that the connection was handed over to another protocol (101).
 	Upgraded bool
@@ -102,8 +104,3 @@ func classify(ctx context.Context, err error) (Class, error) {
 }
 
 var errClientStoppedReading = errors.New("the client stopped reading the response")
-
-func isNetError(err error) bool {
-	var netErr net.Error
-	return errors.As(err, &netErr)
-}

@@ -33,8 +33,9 @@ const (
 
 // Options configures a [Proxy].
 type Options struct {
-	// Upstream is the origin: scheme http or https, a host, and optionally a base path, which is put before the bytes of
-	// the client's path. The base path is no fence: the origin resolves "/../" as it likes. Required; user information, query and fragment are refused.
+	// Upstream is the origin: scheme http or https, a host, and optionally a base path, which is put before the bytes
+	// of the client's path. The base path is no fence: the origin resolves "/../" as it likes. Required; user
+	// information, query and fragment are refused.
 	Upstream *url.URL
 	// Host is sent to the origin as Host instead of the client's. Empty passes the client's on unchanged.
 	Host string
@@ -46,8 +47,8 @@ type Options struct {
 	// Trusted says whether the socket peer of a request is a trusted proxy, whose forwarding fields are kept. It is
 	// called once for each request, concurrently. Nil trusts nobody.
 	Trusted func(*http.Request) bool
-	// OnEventStream is called when the head of a text/event-stream answer has come, and the function that it returns when
-	// that answer has ended. It lets a listener tell endless answers apart. Nil does nothing.
+	// OnEventStream is called when the head of a text/event-stream answer has come, and the function that it returns
+	// when that answer has ended. It lets a listener tell endless answers apart. Nil does nothing.
 	OnEventStream func(*http.Request) (done func())
 }
 
@@ -98,8 +99,8 @@ func New(o Options) (*Proxy, error) {
 	return p, nil
 }
 
-// newTransport returns the connection pool: HTTP/1.1 only, since many requests of one HTTP/2 connection would share its
-// fate and its window; certificates verified against the system's roots; no proxy from the environment.
+// newTransport returns the connection pool: HTTP/1.1 only, since many requests of one HTTP/2 connection would share
+// its fate and its window; certificates verified against the system's roots; no proxy from the environment.
 func newTransport(o Options) *http.Transport {
 	dialer := &net.Dialer{Timeout: o.ConnectTimeout}
 	tlsDialer := &tls.Dialer{NetDialer: dialer, Config: &tls.Config{MinVersion: tls.VersionTLS12}}
@@ -139,11 +140,12 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.Serve(w, r, new(Outcome))
 }
 
-// Serve passes the request on to the origin and the answer back to w, and writes the whole error response itself where
-// there is no answer: 400, 405, 502 or 504 with a short text body and Cache-Control: no-store.
+// Serve passes the request on to the origin and the answer back to w, and writes the whole error response itself
+// where there is no answer: 400, 405, 502 or 504 with a short text body and Cache-Control: no-store.
 //
-// It panics with [net/http.ErrAbortHandler] when the response could not be completed: the client has gone, the request's context
-// was cancelled, or the origin broke off in the middle of a body. o is filled in by then. It must not be nil.
+// It panics with [net/http.ErrAbortHandler] when the response could not be completed: the client has gone, the
+// request's context was cancelled, or the origin broke off in the middle of a body. o is filled in by then. It must
+// not be nil.
 func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, o *Outcome) {
 	*o = Outcome{RequestID: o.RequestID}
 	target, err := requestTarget(r)

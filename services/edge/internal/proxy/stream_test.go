@@ -195,7 +195,8 @@ func TestServe_Continue(t *testing.T) {
 	require.Equal(t, http.StatusExpectationFailed, res.StatusCode)
 }
 
-// A request body and its answer flow at the same time: every piece of the answer waits for the piece of the body before it.
+// A request body and its answer flow at the same time: every piece of the answer waits for the piece of the body
+// before it.
 func TestServe_BothWaysAtOnce(t *testing.T) {
 	t.Parallel()
 	origin := startOrigin(t, func(w http.ResponseWriter, r *http.Request) {
@@ -291,6 +292,22 @@ func TestServe_Upgrade(t *testing.T) {
 	}
 }
 
+// Nothing is lost of what a client sends right behind its request for an upgrade.
+func TestServe_UpgradeWithEarlyData(t *testing.T) {
+	t.Parallel()
+	origin, _ := startEcho(t)
+	e := startEdge(t, origin.url, nil)
+	c, br := e.dial(t)
+	write(t, c, "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nearly, ")
+	_, err := readHead(br)
+	require.NoError(t, err)
+	write(t, c, "late")
+	require.NoError(t, c.(*net.TCPConn).CloseWrite())
+	echoed, err := io.ReadAll(br)
+	require.NoError(t, err)
+	require.Equal(t, "hello early, late", string(echoed))
+}
+
 // An upgrade that the protocol does not allow is passed on as a plain request.
 func TestServe_UpgradeIgnored(t *testing.T) {
 	t.Parallel()
@@ -337,7 +354,8 @@ func TestServe_UpgradeUnasked(t *testing.T) {
 	}
 }
 
-// A server in front that speaks HTTP/2 passes the same things: several requests at once on one connection, trailers, streams.
+// A server in front that speaks HTTP/2 passes the same things: several requests at once on one connection, trailers,
+// streams.
 func TestServe_HTTP2Client(t *testing.T) {
 	t.Parallel()
 	both := make(chan struct{}, 2)

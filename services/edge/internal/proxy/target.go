@@ -12,8 +12,8 @@ var (
 	errTarget  = errors.New("the request target has no valid form")
 )
 
-// requestTarget returns the request target for the origin: the bytes that the client sent, in origin form, without the
-// base path. The forms are those of RFC 9112 section 3.2.
+// requestTarget returns the request target for the origin: the bytes that the client sent, in origin form, without
+// the base path. The forms are those of RFC 9112 section 3.2.
 func requestTarget(r *http.Request) (string, error) {
 	if r.Method == http.MethodConnect {
 		return "", errConnect
@@ -33,8 +33,8 @@ func requestTarget(r *http.Request) (string, error) {
 	return originForm(target, r.URL)
 }
 
-// originForm strips scheme and authority from a target in absolute form. The parsed URL u decides whether it is one; a
-// target with user information is refused (RFC 9110 section 4.2.4).
+// originForm strips scheme and authority from a target in absolute form. The parsed URL u decides whether it is one;
+// a target with user information is refused (RFC 9110 section 4.2.4).
 func originForm(target string, u *url.URL) (string, error) {
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.Opaque != "" {
 		return "", errTarget
@@ -53,9 +53,9 @@ func originForm(target string, u *url.URL) (string, error) {
 	return rest[end:], nil
 }
 
-// originURL returns the URL with which net/http writes exactly target, which is in origin form or "*", into the request
-// line. It reports an error where net/http has no way to do so: a target that begins with two slashes and also holds a
-// byte that RFC 3986 does not allow in a path.
+// originURL returns the URL with which net/http writes exactly target, which is in origin form or "*", into the
+// request line. It reports an error where net/http has no way to do so: a target that begins with two slashes and
+// also holds a byte that RFC 3986 does not allow in a path.
 func (p *Proxy) originURL(target string) (url.URL, error) {
 	u := url.URL{Scheme: p.scheme, Host: p.address, Opaque: target}
 	if p.base != "" && target != "*" {
