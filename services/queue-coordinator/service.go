@@ -63,6 +63,7 @@ type Coordinator struct {
 	working sync.WaitGroup // joining, sweeping
 	conn    atomic.Pointer[bus.Conn]
 	guard   atomic.Pointer[guard.Store]
+	serving atomic.Bool // the edges can ask
 	sweeper atomic.Pointer[sweep.Sweeper]
 	db      *database   // nil with Memory
 	server  *rpc.Server // read after working.Wait
@@ -108,7 +109,7 @@ func (c *Coordinator) natsStatus() admin.Status {
 
 func (c *Coordinator) storeStatus() admin.Status {
 	switch g := c.guard.Load(); {
-	case g == nil:
+	case g == nil || !c.serving.Load():
 		return admin.NotReady("not prepared yet")
 	case !g.Up():
 		return admin.NotReady("away; requests are answered as unavailable")
@@ -220,6 +221,7 @@ func (c *Coordinator) serve(st store.Store) error {
 	if err := c.server.Start(); err != nil {
 		return err
 	}
+	c.serving.Store(true)
 	c.logger.Info("serving the queue", "max_served", limits.MaxServed, "max_pending", limits.MaxPending)
 	return nil
 }
