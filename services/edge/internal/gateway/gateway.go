@@ -83,8 +83,11 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for i := range g.stages {
 		if v := g.stages[i].decide(x); v.Reason != "" {
 			x.reason = v.Reason
-			if v.Status != 0 {
+			switch {
+			case v.Status != 0:
 				g.respond(x, v)
+			case v.Reason == Reason(admission.ClientGone):
+				panic(http.ErrAbortHandler) // or net/http would send an empty 200
 			}
 			return
 		}
