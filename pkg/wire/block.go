@@ -1,0 +1,101 @@
+package wire
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// The KV bucket of the blocks, as the stream behind it.
+const (
+	BucketBlocks = "CCNQ_BLOCKS"
+	// StreamBlocks is the stream of the bucket.
+	StreamBlocks = "KV_" + BucketBlocks
+	// SubjectBlocks are the subjects of its keys.
+	SubjectBlocks = "$KV." + BucketBlocks + ".>"
+	// KeyMark is the key of the [Mark].
+	KeyMark = "mark"
+
+	blockPrefix = "$KV." + BucketBlocks + "."
+)
+
+// KVSubject is the subject of a key of the bucket.
+func KVSubject(key string) string { return blockPrefix + key }
+
+// KVKey is the key of a subject of the bucket, or "".
+func KVKey(subject string) string {
+	key, ok := strings.CutPrefix(subject, blockPrefix)
+	if !ok {
+		return ""
+	}
+	return key
+}
+
+// BlockKey is the key of a block: ip. or range. and the canonical text, with
+// the dots of IPv4 as hyphens and the colons of IPv6 as underscores.
+func BlockKey(scope Scope, target string) string {
+	return string(scope) + "." + strings.NewReplacer(".", "-", ":", "_").Replace(target)
+}
+
+// ParseBlockKey is the inverse of [BlockKey]; an address comes back as the
+// prefix of its full length.
+func ParseBlockKey(key string) (Scope, netip.Prefix, error) {
+	scope, text, ok := strings.Cut(key, ".")
+	if !ok || len(text) > MaxKey {
+		return "", netip.Prefix{}, fmt.Errorf("key %q is not one of a block", clip([]byte(key)))
+	}
+	if strings.Contains(text, "_") {
+		text = strings.ReplaceAll(text, "_", ":")
+	} else {
+		text = strings.ReplaceAll(text, "-", ".")
+	}
+	p, err := ParseTarget(Scope(scope), text)
+	if err != nil {
+		return "", netip.Prefix{}, fmt.Errorf("key %q: %w", clip([]byte(key)), err)
+	}
+	return Scope(scope), p, nil
+}
+
+// Block is the value of a block's key. BlockedUntil decides; that a key is
+// there says nothing.
+type Block struct {
+	BlockedUntil time.Time `json:"blocked_until"`
+	// Version is that of the change; a reader ignores an older one.
+	Version int64     `json:"version"`
+	Reason  string    `json:"reason,omitempty"`
+	Since   time.Time `json:"since"`
+}
+
+// Validate checks the version and the words.
+func (b Block) Validate() error {
+	if b.Version < 1 {
+		return fmt.Errorf("version %d is not positive", b.Version)
+	}
+	return checkWords(b.Reason)
+}
+
+// Mark is written to [KeyMark] every few seconds by the denylist service. A
+// reader whose own view differs from it reads everything again.
+type Mark struct {
+	// Generation tells one life of the bucket from another.
+	Generation string `json:"generation"`
+	// Version is that of the newest change that has been written to the
+	// bucket.
+	Version int64 `json:"version"`
+	// IPs and Ranges are the numbers of blocks in force.
+	IPs    int `json:"ips"`
+	Ranges int `json:"ranges"`
+	// Monitor says that the blocks are to be counted and not enforced.
+	Monitor bool `json:"monitor,omitempty"`
+	// Written is the service's time.
+	Written time.Time `json:"written"`
+}
+
+// Validate checks that there is a generation.
+func (m Mark) Validate() error {
+	if m.Generation == "" || len(m.Generation) > MaxKey {
+		return fmt.Errorf("generation has %d bytes, not 1..%d", len(m.Generation), MaxKey)
+	}
+	return nil
+}
