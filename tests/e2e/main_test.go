@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/ccnq/ccnq/tests/internal/await"
 	"github.com/ccnq/ccnq/tests/internal/cluster"
 	"github.com/ccnq/ccnq/tests/internal/origin"
 	"github.com/ccnq/ccnq/tests/internal/scrape"
@@ -63,6 +64,15 @@ func verdicts(t *testing.T, c *cluster.Cluster, verdict string) int {
 		sum += scrape.Get(t, e.Admin).Sum("ccnq_requests_total", `verdict="`+verdict+`"`)
 	}
 	return int(sum)
+}
+
+// requireVerdicts waits until so many requests have ended with a verdict, and
+// requires that it is not more. A request is counted when its handler ends,
+// which may be a moment after its answer was read.
+func requireVerdicts(t *testing.T, c *cluster.Cluster, want int, verdict string) {
+	t.Helper()
+	await.True(t, "the requests are counted", func() bool { return verdicts(t, c, verdict) >= want })
+	require.Equal(t, want, verdicts(t, c, verdict), verdict)
 }
 
 // undecided counts the requests that passed because nobody could decide.

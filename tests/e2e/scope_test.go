@@ -18,8 +18,7 @@ func full(t *testing.T, o cluster.Options) (c *cluster.Cluster, status func(visi
 	t.Helper()
 	o.Settings = limits("1", "0").With(o.Settings)
 	c = cluster.New(t, o)
-	held, pending := occupy(t, c, visitor.Request{IP: alice})
-	t.Cleanup(func() { finish(t, held, pending) })
+	occupy(t, c, visitor.Request{IP: alice})
 	return c, func(r visitor.Request) int {
 		t.Helper()
 		r.Edge = c.Edges[0].URL
@@ -42,7 +41,7 @@ func TestScope_Methods(t *testing.T) {
 	require.Equal(t, refused, status(visitor.Request{Method: http.MethodHead}))
 	require.Equal(t, served, status(visitor.Request{Method: http.MethodPost}))
 	require.Equal(t, served, status(visitor.Request{Method: http.MethodDelete}))
-	require.Equal(t, 2, verdicts(t, c, "proxied"))
+	requireVerdicts(t, c, 2, "proxied")
 }
 
 func TestScope_AllMethodsByDefault(t *testing.T) {
@@ -72,7 +71,7 @@ func TestScope_Allowlist(t *testing.T) {
 	} {
 		require.Equal(t, want, status(visitor.Request{IP: ip}), ip)
 	}
-	require.Equal(t, 5, verdicts(t, c, "allowlisted"))
+	requireVerdicts(t, c, 5, "allowlisted")
 }
 
 func TestScope_PrefixLengths(t *testing.T) {
@@ -102,7 +101,7 @@ func TestScope_ATrustedProxyIsNobody(t *testing.T) {
 		finish(t, first, firstPending)
 		finish(t, second, secondPending)
 	}
-	require.Equal(t, 6, verdicts(t, c, "proxied"))
+	requireVerdicts(t, c, 6, "proxied")
 }
 
 const (

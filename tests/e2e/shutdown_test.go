@@ -108,9 +108,11 @@ func TestShutdown_LetsRequestsFinish(t *testing.T) {
 func TestShutdown_RollingFailsNobody(t *testing.T) {
 	t.Parallel()
 	const visitors = 8
-	c := cluster.New(t, cluster.Options{Edges: 2, Coordinators: 2, Settings: limits("3", "20")})
+	c := cluster.New(t, cluster.Options{Edges: 2, Coordinators: 2, Settings: limits("3", "20").With(cluster.Settings{
+		"CCNQ_SHUTDOWN_DELAY_MS": "1500",
+	})})
 
-	var mu sync.RWMutex // held for reading from the choice of an edge until its answer has come
+	var mu sync.RWMutex
 	inRotation := c.Edges[:2:2]
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
@@ -142,11 +144,16 @@ func TestShutdown_RollingFailsNobody(t *testing.T) {
 		progress()
 		old := c.Edges[i]
 		next := c.StartEdge(t, nil)
+		_, stopped := stopping(t, old)
+		await.True(t, "the load balancer sees that the edge is not ready", func() bool {
+			ready, ok := scrape.Ready(t, old.Admin)
+			return !ok || !ready.Ready
+		})
 		mu.Lock()
 		inRotation = append(inRotation[:0:0], inRotation...)
 		inRotation[i] = next
 		mu.Unlock()
-		cluster.Stop(t, old)
+		require.NoError(t, await.Value(t, "the end of the edge", stopped))
 		progress()
 		c.StartCoordinator(t, nil)
 		cluster.Stop(t, c.Coordinators[i])

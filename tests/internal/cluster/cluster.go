@@ -5,8 +5,10 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,8 +49,9 @@ type Cluster struct {
 	Edges        []*Edge
 	Coordinators []*Coordinator
 
-	settings Settings
-	db       testdb.DB
+	settings     Settings
+	db           testdb.DB
+	edgesStarted int
 }
 
 // Edge is a running edge.
@@ -104,12 +107,17 @@ func (c *Cluster) WriteRules(t testing.TB, rules string) {
 	require.NoError(t, os.Rename(next, c.RulesFile))
 }
 
-// StartEdge starts one more edge, whose settings may differ. It returns once
-// the edge is heard by a coordinator.
+// StartEdge starts one more edge, whose settings may differ. It returns once a
+// coordinator has heard of the edge.
 func (c *Cluster) StartEdge(t testing.TB, settings Settings) *Edge {
 	t.Helper()
-	e := StartEdge(t, c.settings.With(settings))
+	c.edgesStarted++
+	id := fmt.Sprintf("edge-%d", c.edgesStarted)
+	e := StartEdge(t, c.settings.With(Settings{"CCNQ_EDGE_ID": id}).With(settings))
 	c.Edges = append(c.Edges, e)
+	await.True(t, "a coordinator has heard of the edge", func() bool {
+		return count(t, c.db.Config(), "SELECT count(*) FROM edge_lease WHERE edge_id = $1", id) == 1
+	})
 	return e
 }
 
@@ -130,6 +138,24 @@ func StartEdge(t testing.TB, settings Settings) *Edge {
 	e.URL = "http://" + loopback(e.Addr())
 	e.Admin = "http://" + loopback(e.AdminAddr())
 	return e
+}
+
+// Decides waits until the edge's queue decides.
+func (e *Edge) Decides(t testing.TB) {
+	t.Helper()
+	await.True(t, "the queue decides", func() bool {
+		r, ok := scrape.Ready(t, e.Admin)
+		return ok && r.Parts["queue"] == "ok"
+	})
+}
+
+// Degraded waits until the edge has noticed that nobody decides.
+func (e *Edge) Degraded(t testing.TB) {
+	t.Helper()
+	await.True(t, "the queue is degraded, and the edge ready", func() bool {
+		r, ok := scrape.Ready(t, e.Admin)
+		return ok && r.Ready && strings.HasPrefix(r.Parts["queue"], "degraded: ")
+	})
 }
 
 // StartCoordinator starts one more coordinator, whose settings may differ. It
@@ -174,19 +200,18 @@ func stop(t testing.TB, service interface{ Stop(context.Context) error }) {
 // ones and waiting ones.
 func (c *Cluster) Rows(t testing.TB) (active, pending int) {
 	t.Helper()
-	return Rows(t, c.db.Config())
+	return count(t, c.db.Config(), "SELECT count(*) FROM active_request"),
+		count(t, c.db.Config(), "SELECT count(*) FROM pending_request")
 }
 
-// Rows is [Cluster.Rows] for any database.
-func Rows(t testing.TB, cfg *pgx.ConnConfig) (active, pending int) {
+// count runs a query for one number.
+func count(t testing.TB, cfg *pgx.ConnConfig, query string, args ...any) (n int) {
 	t.Helper()
 	conn, err := pgx.ConnectConfig(t.Context(), cfg)
 	require.NoError(t, err)
 	defer conn.Close(context.WithoutCancel(t.Context()))
-	err = conn.QueryRow(t.Context(),
-		"SELECT (SELECT count(*) FROM active_request), (SELECT count(*) FROM pending_request)").Scan(&active, &pending)
-	require.NoError(t, err)
-	return active, pending
+	require.NoError(t, conn.QueryRow(t.Context(), query, args...).Scan(&n))
+	return n
 }
 
 // Waiting waits until so many requests stand in line.
@@ -198,6 +223,15 @@ func (c *Cluster) Waiting(t testing.TB, want int) {
 	})
 }
 
+// Active waits until so many requests hold a place.
+func (c *Cluster) Active(t testing.TB, want int) {
+	t.Helper()
+	await.True(t, "the expected number of requests holds a place", func() bool {
+		active, _ := c.Rows(t)
+		return active == want
+	})
+}
+
 // NothingLeft requires that every place and every gauge returns to zero.
 func (c *Cluster) NothingLeft(t testing.TB) {
 	t.Helper()
@@ -206,14 +240,8 @@ func (c *Cluster) NothingLeft(t testing.TB) {
 		active, pending := c.Rows(t)
 		return active == 0 && pending == 0
 	})
-	conn, err := pgx.ConnectConfig(t.Context(), c.db.Config())
-	require.NoError(t, err)
-	defer conn.Close(context.WithoutCancel(t.Context()))
-	var wrong int
-	err = conn.QueryRow(t.Context(),
-		"SELECT count(*) FROM group_state WHERE active_count <> 0 OR pending_count <> 0").Scan(&wrong)
-	require.NoError(t, err)
-	require.Zero(t, wrong, "groups whose counts are not zero")
+	require.Zero(t, count(t, c.db.Config(),
+		"SELECT count(*) FROM group_state WHERE active_count <> 0 OR pending_count <> 0"), "groups whose counts are not zero")
 	for _, e := range c.Edges {
 		for _, gauge := range []string{"ccnq_queue_held", "ccnq_queue_waiting", "ccnq_requests_in_flight"} {
 			await.True(t, gauge+" is zero", func() bool { return scrape.Get(t, e.Admin).Value(t, gauge) == 0 })
