@@ -13,10 +13,11 @@ import (
 
 func TestAdmittedPassesAndReleasesOnce(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		v := w.arrive(groupA, nil)
 		require.Equal(t, Outcome{Reason: Admitted, Pass: true}, w.is(v, Admitted))
-		require.EqualValues(t, 1, value(w.gate.metrics.held))
+		require.Equal(t, 1, value(w.gate.metrics.held))
 
 		asked := w.co.asked()
 		require.Len(t, asked, 1)
@@ -47,7 +48,8 @@ func TestReleaseIsRepeatedUntilAcknowledged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, nil, func(t *testing.T, w *world) {
+			run(t, nil, func(w *world) {
+				t := w.t
 				v := w.arrive(groupA, nil)
 				w.is(v, Admitted)
 				w.co.tell(fail)
@@ -67,11 +69,12 @@ func TestReleaseIsRepeatedUntilAcknowledged(t *testing.T) {
 
 func TestReleaseThatIsInvalidIsGivenUp(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		v := w.arrive(groupA, nil)
 		w.co.tell(func(c *coordinator) { c.code = bus.CodeInvalid })
 		w.finish(v)
-		require.EqualValues(t, 1, value(w.gate.metrics.dropped))
+		require.Equal(t, 1, value(w.gate.metrics.dropped))
 		w.clean()
 	})
 }
@@ -85,13 +88,14 @@ func TestOutgoingIsBounded(t *testing.T) {
 			w.gate.outgoing.release(ticket)
 		}
 		require.Len(t, w.gate.outgoing.releases.tickets, maxOutgoing)
-		require.EqualValues(t, 5, value(w.gate.metrics.dropped))
+		require.Equal(t, 5, value(w.gate.metrics.dropped))
 	})
 }
 
 func TestCancelsDoNotWaitForReleases(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		w.co.tell(func(c *coordinator) { c.admit = queued })
 		v := w.arrive(groupB, nil)
 		w.co.tell(func(c *coordinator) { c.admit = admitted })
@@ -115,7 +119,8 @@ func TestCancelsDoNotWaitForReleases(t *testing.T) {
 
 func TestLimitsAreLearned(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		limits := wire.Limits{MaxServed: 7, MaxPending: 9}
 		w.co.tell(func(c *coordinator) { c.admit.Limits = limits })
 		w.is(w.arrive(groupA, nil), Admitted)

@@ -18,7 +18,8 @@ func fall(t *testing.T, w *world) {
 	for range breakerFailures {
 		v := w.arrive(groupB, nil)
 		pass(testAdmitTimeout)
-		w.is(v, FailOpen)
+		<-v.decided
+		require.True(t, v.outcome.Pass)
 		v.ticket.Done()
 	}
 	require.NotEmpty(t, w.gate.Degraded())
@@ -35,7 +36,8 @@ func rise(t *testing.T, w *world) {
 
 func TestF22_BreakerOpensAndAllPassAtOnce(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		waiting, _ := inLine(w, nil)
 		w.co.tell(func(c *coordinator) { c.mute = true })
 		var asking []*visitor
@@ -74,7 +76,8 @@ func TestF22_BreakerOpensAndAllPassAtOnce(t *testing.T) {
 
 func TestF22_NothingButProbesWhileOpen(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		v := w.arrive(groupA, nil)
 		w.is(v, Admitted)
 		fall(t, w)
@@ -122,7 +125,8 @@ func TestF22_FailsFast(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, nil, func(t *testing.T, w *world) {
+			run(t, nil, func(w *world) {
+				t := w.t
 				waiting, _ := inLine(w, nil)
 				tt.fail(w)
 				for i := range 2 * breakerFailures {
@@ -184,7 +188,8 @@ func TestBreakerIgnoresRefusalsOfSingleRequests(t *testing.T) {
 	for _, code := range []bus.Code{bus.CodeBusy, bus.CodeInvalid} {
 		t.Run(string(code), func(t *testing.T) {
 			t.Parallel()
-			run(t, nil, func(t *testing.T, w *world) {
+			run(t, nil, func(w *world) {
+				t := w.t
 				w.co.tell(func(c *coordinator) { c.code = code })
 				for range 5 * breakerFailures {
 					pass(time.Second)
@@ -199,7 +204,8 @@ func TestBreakerIgnoresRefusalsOfSingleRequests(t *testing.T) {
 // Releases and cancels of a locked group are answered late or never.
 func TestBreakerIgnoresWhatIsHandedBack(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		w.co.tell(func(c *coordinator) {
 			c.admit = queued
 			c.onCancel = func(*cancelCall) {}
@@ -216,7 +222,8 @@ func TestBreakerIgnoresWhatIsHandedBack(t *testing.T) {
 
 func TestBreakerIgnoresClientsThatLeave(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		w.co.tell(func(c *coordinator) { c.onAdmit = func(*admitCall) {} })
 		for range 10 * breakerFailures {
 			v := w.arrive(groupA, nil)
@@ -233,7 +240,8 @@ func TestBreakerIgnoresClientsThatLeave(t *testing.T) {
 // the other answers, the queue decides.
 func TestBreakerStaysClosedWhileAnotherAnswers(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		frozen := map[int]bool{}
 		for _, n := range []int{1, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14} {
 			frozen[n] = true
@@ -261,7 +269,8 @@ func TestBreakerStaysClosedWhileAnotherAnswers(t *testing.T) {
 // The queue decides only when the store knows again what the edge holds.
 func TestRecoveryAssertsBeforeAnybodyAsks(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		holder := w.arrive(groupA, nil)
 		id := w.co.asked()[0].RequestID
 		fall(t, w)

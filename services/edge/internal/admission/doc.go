@@ -15,22 +15,46 @@
 //
 // A request in monitor mode is proxied while it is waiting.
 //
+// A request in monitor mode is proxied while it is waiting. One that waited too
+// long is asking again until its cancel is answered. Status messages list the
+// requests that ask, wait and hold a place.
+//
+// # Full groups
+//
+// What a coordinator said of a full group is believed for as long as it said,
+// for 100 ms at most, and not beyond the next place that this edge sees getting
+// free. After a rejection one request of the group asks at a time, until one is
+// admitted; the others await its answer, for one admit timeout at most, and
+// share a rejection or a failure.
+//
 // # Authority
 //
 // Who holds a place is decided by the coordinators' store alone. What this
 // package keeps is stale by the time of a message, and is compared with the
 // store by every status message: once a second, and once in each poll interval
 // while requests wait. A place that the edge holds and the store has lost is
-// asserted again; a place that the store holds and the edge does not know is
-// freed by the store after twice the admit timeout. A memo of a full group is
-// believed for 100 ms at most.
+// asserted again, before those that wait ask anew; a place that the store holds
+// and the edge does not know is freed by the store after twice the admit
+// timeout.
 //
 // # Failure
 //
 // Nobody is refused because nobody could decide. An ask that fails lets its
-// request pass; after a few failures in a row a circuit breaker opens, and
-// until a background probe succeeds requests pass without asking, those that
-// wait included. With the local fallback they are counted by this edge alone
-// instead. The longest that the queue can hold up a request is the pending
-// timeout plus two admit timeouts.
+// request pass. After three failures in a row, if no coordinator has answered
+// anything for half a second, a circuit breaker opens: requests pass without
+// asking, those that ask and wait included, and nothing is sent but a probe a
+// second or two. The outage ends when a status has been answered and the places
+// that it found lost are asserted again. With the local fallback this edge
+// counts alone during an outage, by the limits last seen: in its own line
+// requests wait, are refused, and time out, and at the end of the outage those
+// that wait ask a coordinator. A single failure while others are answered lets
+// its request pass, with the fallback too.
+//
+// Releases and cancels are sent until they are acknowledged. They do not count
+// for the breaker, since a group that somebody has locked in the store delays
+// them.
+//
+// The longest that the queue can hold up a request is the pending timeout plus
+// two admit timeouts; with a pending timeout shorter than one admit timeout,
+// three admit timeouts.
 package admission

@@ -69,7 +69,7 @@ type Gate struct {
 
 	mu           sync.Mutex
 	breakerState gobreaker.State
-	downContext  context.Context // ends with the beginning of an outage
+	downContext  context.Context //nolint:containedctx // no request's: it ends with the beginning of an outage
 	setDown      context.CancelFunc
 	up           chan struct{} // closed with the end of an outage
 
@@ -141,8 +141,8 @@ func (g *Gate) Degraded() string {
 // [Ticket.Done] must be called on the ticket, which may be nil, once the
 // exchange with the origin has ended.
 func (g *Gate) Admit(ctx context.Context, group netip.Prefix, gone func() bool) (*Ticket, Outcome) {
-	visit := visit{gate: g, ctx: ctx, gone: gone, arrived: time.Now(), prefix: group}
-	ticket, outcome := visit.run()
+	visit := visit{gate: g, gone: gone, arrived: time.Now(), prefix: group}
+	ticket, outcome := visit.run(ctx)
 	if outcome.Reason != QueueFull && outcome.Reason != FailOpen {
 		g.metrics.waited.Observe(outcome.Waited.Seconds())
 	}

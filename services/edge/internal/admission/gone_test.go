@@ -23,7 +23,8 @@ func TestF16_ClientLeavesWhileAsking(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, nil, func(t *testing.T, w *world) {
+			run(t, nil, func(w *world) {
+				t := w.t
 				calls := make(chan *admitCall, 2)
 				w.co.tell(func(c *coordinator) {
 					c.onAdmit = func(call *admitCall) { calls <- call }
@@ -49,7 +50,8 @@ func TestF16_ClientLeavesTheLine(t *testing.T) {
 	for name, promoted := range map[string]bool{"waiting": false, "just promoted": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, nil, func(t *testing.T, w *world) {
+			run(t, nil, func(w *world) {
+				t := w.t
 				v, id := inLine(w, nil)
 				w.co.tell(func(c *coordinator) {
 					c.cancel = wire.WasPending
@@ -78,7 +80,8 @@ func TestF16_ClientLeavesTheLine(t *testing.T) {
 // A client whose request has a body that nobody reads is looked at.
 func TestF16_ClientWithABodyLeavesTheLine(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		var looks atomic.Int64
 		var left atomic.Bool
 		v, _ := inLine(w, func() bool { looks.Add(1); return left.Load() })
@@ -95,7 +98,8 @@ func TestF16_ClientWithABodyLeavesTheLine(t *testing.T) {
 
 func TestF16_ClientLeavesDuringTheLastCancel(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		v, _ := inLine(w, nil)
 		calls := make(chan *cancelCall, 2)
 		w.co.tell(func(c *coordinator) { c.onCancel = func(call *cancelCall) { calls <- call } })
@@ -113,7 +117,8 @@ func TestF16_ClientLeavesDuringTheLastCancel(t *testing.T) {
 
 func TestF16_ClientLeftBeforeItCame(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		w.co.tell(func(c *coordinator) { c.cancel = wire.WasGone })
 		ctx, leave := context.WithCancel(context.Background())
 		leave()

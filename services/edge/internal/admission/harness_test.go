@@ -3,9 +3,11 @@ package admission
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -48,23 +50,29 @@ type world struct {
 	nats *broker
 	gate *Gate
 	co   *coordinator
+
+	visitors []*visitor
 }
 
 // run plays a test with a gate that has been started and a coordinator that
 // admits everybody.
-func run(t *testing.T, change func(*Options), play func(*testing.T, *world)) {
+func run(t *testing.T, change func(*Options), play func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, change)
 		w.co.serve()
+		synctest.Wait()
 		require.NoError(t, w.gate.Start())
 		t.Cleanup(func() {
+			for _, v := range w.visitors {
+				v.leave()
+			}
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
 			w.gate.Stop(ctx)
 		})
 		synctest.Wait()
-		play(t, w)
+		play(w)
 	})
 }
 
@@ -106,7 +114,6 @@ func pass(d time.Duration) {
 
 // visitor is one request at the gate.
 type visitor struct {
-	ctx     context.Context
 	leave   context.CancelFunc
 	decided chan struct{}
 
@@ -125,9 +132,11 @@ func (w *world) arrive(group netip.Prefix, gone func() bool) *visitor {
 // enter is arrive without the wait.
 func (w *world) enter(group netip.Prefix, gone func() bool) *visitor {
 	v := &visitor{decided: make(chan struct{})}
-	v.ctx, v.leave = context.WithCancel(context.Background())
+	ctx, leave := context.WithCancel(context.Background())
+	v.leave = leave
+	w.visitors = append(w.visitors, v)
 	go func() {
-		v.ticket, v.outcome = w.gate.Admit(v.ctx, group, gone)
+		v.ticket, v.outcome = w.gate.Admit(ctx, group, gone)
 		close(v.decided)
 	}()
 	return v
@@ -166,27 +175,36 @@ func (w *world) finish(v *visitor) {
 func (w *world) clean() {
 	w.t.Helper()
 	synctest.Wait()
-	for i := range w.gate.tickets.shard {
-		require.Empty(w.t, w.gate.tickets.shard[i].byID, "tickets")
-	}
-	w.gate.groups.sweep(time.Now().Add(time.Hour))
-	for i := range w.gate.groups.shard {
-		require.Empty(w.t, w.gate.groups.shard[i].byPrefix, "groups")
-	}
-	require.Zero(w.t, value(w.gate.metrics.held), "held")
-	require.Zero(w.t, value(w.gate.metrics.waiting), "waiting")
-	require.Zero(w.t, w.gate.waiting.Load(), "waiting")
-	w.gate.outgoing.mu.Lock()
-	defer w.gate.outgoing.mu.Unlock()
-	require.Zero(w.t, w.gate.outgoing.left(), "outgoing")
+	require.Empty(w.t, w.leftovers())
 }
 
-func value(m prometheus.Metric) float64 {
+// leftovers says what the gate still remembers.
+func (w *world) leftovers() string {
+	g := w.gate
+	var tickets, groups int
+	g.groups.sweep(time.Now().Add(time.Hour))
+	for i := range shards {
+		tickets += len(g.tickets.shard[i].byID)
+		groups += len(g.groups.shard[i].byPrefix)
+	}
+	g.outgoing.mu.Lock()
+	defer g.outgoing.mu.Unlock()
+	left := []int{
+		tickets, groups, g.outgoing.left(), int(g.waiting.Load()),
+		value(g.metrics.held), value(g.metrics.waiting),
+	}
+	if slices.Max(left) == 0 && slices.Min(left) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("tickets, groups, outgoing, waiting, held metric, waiting metric: %v", left)
+}
+
+func value(m prometheus.Metric) int {
 	var out dto.Metric
 	if m.Write(&out) != nil {
 		return -1
 	}
-	return out.GetCounter().GetValue() + out.GetGauge().GetValue()
+	return int(out.GetCounter().GetValue() + out.GetGauge().GetValue())
 }
 
 // broker is a NATS server that can be stopped and started again, and whose
@@ -200,6 +218,7 @@ type broker struct {
 }
 
 func newBroker(t testing.TB) *broker {
+	t.Helper()
 	b := &broker{t: t}
 	b.start()
 	t.Cleanup(func() {
@@ -299,9 +318,10 @@ type coordinator struct {
 	code bus.Code
 	mute bool
 
-	onAdmit  func(*admitCall)
-	onCancel func(*cancelCall)
-	onStatus func(*statusCall)
+	onAdmit   func(*admitCall)
+	onCancel  func(*cancelCall)
+	onRelease func(*releaseCall)
+	onStatus  func(*statusCall)
 
 	admits   []wire.AdmitRequest
 	releases []wire.Item // answered
@@ -333,8 +353,9 @@ func (c *coordinator) serve() {
 		if !c.mute && c.code == "" {
 			c.releases = append(c.releases, call.Request.Items...)
 		}
+		handle := c.onRelease
 		c.mu.Unlock()
-		answer(c, call, nil, wire.ReleaseReply{})
+		answer(c, call, handle, wire.ReleaseReply{})
 	}))
 	require.NoError(c.t, bus.Handle(service, "status", wire.SubjectStatus, func(call *statusCall) {
 		c.mu.Lock()

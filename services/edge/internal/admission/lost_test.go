@@ -13,7 +13,8 @@ import (
 
 func TestLostReplyIsAskedForOnceMore(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		calls := make(chan *admitCall, 3)
 		w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { calls <- call } })
 		v := w.arrive(groupA, nil)
@@ -40,7 +41,8 @@ func TestLostReplyIsAskedForOnceMore(t *testing.T) {
 // An answer at the very end of the budget is still heard.
 func TestAnswerAtTheEndOfTheBudget(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		calls := make(chan *admitCall, 3)
 		w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { calls <- call } })
 		v := w.arrive(groupA, nil)
@@ -76,7 +78,8 @@ func passed(t *testing.T, w *world) *visitor {
 
 func TestUnansweredPassesAndIsCancelled(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		v := passed(t, w)
 		id := w.co.asked()[0].RequestID
 		pass(3 * time.Second)
@@ -100,12 +103,13 @@ func TestUnansweredPassesAndIsCancelled(t *testing.T) {
 
 func TestUnansweredThatWasAdmittedKeepsItsPlace(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		v := passed(t, w)
 		w.co.tell(func(c *coordinator) { c.onCancel, c.cancel = nil, wire.WasActive })
 		pass(4 * time.Second)
 		require.Empty(t, w.co.released())
-		require.EqualValues(t, 1, value(w.gate.metrics.held))
+		require.Equal(t, 1, value(w.gate.metrics.held))
 		status := w.co.polled()[len(w.co.polled())-1]
 		require.Equal(t, []wire.RequestID{w.co.asked()[0].RequestID}, status.Active)
 		w.finish(v)
@@ -116,7 +120,8 @@ func TestUnansweredThatWasAdmittedKeepsItsPlace(t *testing.T) {
 
 func TestUnansweredThatIsOverReleasesItsPlace(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		v := passed(t, w)
 		w.finish(v)
 		require.Empty(t, w.co.released())
@@ -130,11 +135,12 @@ func TestUnansweredThatIsOverReleasesItsPlace(t *testing.T) {
 // The push of a place that nobody could tell the edge of otherwise.
 func TestUnansweredThatIsPromotedKeepsItsPlace(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		v := passed(t, w)
 		w.co.promote(w.co.asked()[0].RequestID)
 		synctest.Wait()
-		require.EqualValues(t, 1, value(w.gate.metrics.held))
+		require.Equal(t, 1, value(w.gate.metrics.held))
 		w.co.tell(func(c *coordinator) { c.onCancel, c.cancel = nil, wire.WasActive })
 		pass(4 * time.Second)
 		w.finish(v)
@@ -145,7 +151,8 @@ func TestUnansweredThatIsPromotedKeepsItsPlace(t *testing.T) {
 
 func TestPromotedWhileTheReplyIsLost(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { w.co.promote(call.Request.RequestID) } })
 		v := w.arrive(groupA, nil)
 		pass(testAdmitTimeout)
@@ -160,7 +167,8 @@ func TestPromotedWhileTheReplyIsLost(t *testing.T) {
 // Two coordinators answered the two copies of a question differently.
 func TestPromotedAndRejected(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		calls := make(chan *admitCall, 1)
 		w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { calls <- call } })
 		v := w.arrive(groupA, nil)
@@ -186,13 +194,14 @@ func TestErrorsPass(t *testing.T) {
 	} {
 		t.Run(string(code), func(t *testing.T) {
 			t.Parallel()
-			run(t, nil, func(t *testing.T, w *world) {
+			run(t, nil, func(w *world) {
+				t := w.t
 				w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { call.Fail(code, "as told") } })
 				v := w.arrive(groupA, nil)
 				outcome := w.is(v, FailOpen)
 				require.True(t, outcome.Pass)
 				require.Equal(t, cause, outcome.Cause)
-				require.EqualValues(t, 1, value(w.gate.metrics.failOpen.WithLabelValues(string(cause))))
+				require.Equal(t, 1, value(w.gate.metrics.failOpen.WithLabelValues(string(cause))))
 				w.finish(v)
 				require.Len(t, w.co.cancelled(), 1)
 				w.clean()
@@ -203,7 +212,8 @@ func TestErrorsPass(t *testing.T) {
 
 func TestUnreadableReplyPasses(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		w.co.tell(func(c *coordinator) { c.admit.Decision = "perhaps" })
 		v := w.arrive(groupA, nil)
 		require.Equal(t, CauseError, w.is(v, FailOpen).Cause)

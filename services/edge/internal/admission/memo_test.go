@@ -12,7 +12,8 @@ import (
 
 func TestRejectedIsRefused(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		reply := rejected(0)
 		reply.RetryAfterMS = 7000
 		w.co.tell(func(c *coordinator) { c.admit = reply })
@@ -41,14 +42,15 @@ func TestMemoRefusesWithoutAsking(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, nil, func(t *testing.T, w *world) {
+			run(t, nil, func(w *world) {
+				t := w.t
 				w.co.tell(func(c *coordinator) { c.admit = rejected(tt.fullForMS) })
 				w.is(w.arrive(groupA, nil), QueueFull)
 				pass(tt.believed - 1)
 				outcome := w.is(w.arrive(groupA, nil), QueueFull)
 				require.Equal(t, 5*time.Second, outcome.RetryAfter)
 				require.Len(t, w.co.asked(), 1)
-				require.EqualValues(t, 1, value(w.gate.metrics.memo))
+				require.Equal(t, 1, value(w.gate.metrics.memo))
 
 				w.is(w.arrive(groupB, nil), QueueFull)
 				require.Len(t, w.co.asked(), 2, "another group is not concerned")
@@ -81,7 +83,8 @@ func TestMemoEndsWhenAPlaceGetsFree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, nil, func(t *testing.T, w *world) {
+			run(t, nil, func(w *world) {
+				t := w.t
 				w.co.tell(func(c *coordinator) { c.admit = tt.first })
 				v := w.arrive(groupA, nil)
 				w.co.tell(func(c *coordinator) { c.admit = rejected(100) })
@@ -99,7 +102,7 @@ func TestMemoEndsWhenAPlaceGetsFree(t *testing.T) {
 
 func TestMemoIsNotMadeOfAnAnswerOlderThanARelease(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
 		first := w.arrive(groupA, nil)
 		calls := make(chan *admitCall, 1)
 		w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { calls <- call } })
@@ -118,7 +121,8 @@ func TestMemoIsNotMadeOfAnAnswerOlderThanARelease(t *testing.T) {
 // been forgotten and met again.
 func TestMemoEndsWithTheAcknowledgementOfARelease(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		first := w.arrive(groupA, nil)
 		w.co.tell(func(c *coordinator) { c.mute = true })
 		w.finish(first) // lost
@@ -187,7 +191,8 @@ func crowd(w *world, n int) ([]*visitor, <-chan *admitCall) {
 
 func TestFloodOnAFullGroupAsksOnce(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		narrow(t, w)
 		visitors, calls := crowd(w, 500)
 		require.Len(t, calls, 1)
@@ -205,7 +210,8 @@ func TestFloodOnAFullGroupAsksOnce(t *testing.T) {
 // that arrived after the question. The second answer decides.
 func TestFloodAsksAgainOnceWhenAPlaceGotFree(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		holder := w.arrive(groupA, nil)
 		narrow(t, w)
 		visitors, calls := crowd(w, 500)
@@ -227,7 +233,8 @@ func TestFloodAsksAgainOnceWhenAPlaceGotFree(t *testing.T) {
 func TestFloodGetsInWhereThereIsRoom(t *testing.T) {
 	t.Parallel()
 	const room, inLine = 7, 5
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		narrow(t, w)
 		visitors, calls := crowd(w, 500)
 		taken := 0
@@ -269,7 +276,8 @@ func TestFloodGetsInWhereThereIsRoom(t *testing.T) {
 // While the line fills up, one asks at a time.
 func TestFloodFillsTheLineOneByOne(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		narrow(t, w)
 		visitors, calls := crowd(w, 50)
 		for range 3 {
@@ -298,7 +306,8 @@ func TestFloodFillsTheLineOneByOne(t *testing.T) {
 
 func TestFloodSharesAFailure(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		narrow(t, w)
 		visitors, calls := crowd(w, 100)
 		(<-calls).Fail("busy", "locked")
@@ -315,7 +324,8 @@ func TestFloodSharesAFailure(t *testing.T) {
 // One whose client leaves hands the question on; its end decides nothing.
 func TestFloodSurvivesTheOneThatAsks(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		narrow(t, w)
 		calls := make(chan *admitCall, 10)
 		w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { calls <- call } })
@@ -342,7 +352,8 @@ func TestFloodSurvivesTheOneThatAsks(t *testing.T) {
 // than the admit timeout.
 func TestFloodThatLeavesHoldsUpNobody(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		narrow(t, w)
 		w.co.tell(func(c *coordinator) { c.onAdmit = func(*admitCall) {} })
 		first := w.arrive(groupA, nil)

@@ -15,7 +15,6 @@ import (
 // visit is one request's way through the gate.
 type visit struct {
 	gate    *Gate
-	ctx     context.Context
 	gone    func() bool
 	arrived time.Time
 	prefix  netip.Prefix
@@ -25,7 +24,7 @@ type visit struct {
 // run decides. It comes back to the start when the question that the request
 // awaited decided nothing for it, and when a coordinator answers again while
 // it stands in this edge's own line.
-func (v *visit) run() (*Ticket, Outcome) {
+func (v *visit) run(ctx context.Context) (*Ticket, Outcome) {
 	g := v.gate
 	for {
 		if after, full := g.groups.full(v.prefix, time.Now()); full {
@@ -33,7 +32,7 @@ func (v *visit) run() (*Ticket, Outcome) {
 			return v.full(after)
 		}
 		group := g.groups.pin(v.prefix)
-		ticket, outcome, again := v.decide(group)
+		ticket, outcome, again := v.decide(ctx, group)
 		group.unpin()
 		if !again {
 			outcome.Waited = time.Since(v.arrived)
@@ -42,11 +41,11 @@ func (v *visit) run() (*Ticket, Outcome) {
 	}
 }
 
-func (v *visit) decide(group *group) (_ *Ticket, _ Outcome, again bool) {
+func (v *visit) decide(ctx context.Context, group *group) (_ *Ticket, _ Outcome, again bool) {
 	g := v.gate
 	down := g.whenDown()
 	if down.Err() != nil {
-		return v.undecided(group, down, CauseBreakerOpen)
+		return v.undecided(ctx, down, group, CauseBreakerOpen)
 	}
 	patience := time.Until(v.arrived.Add(g.opts.AdmitTimeout))
 	way := group.approach(time.Now(), patience <= 0)
@@ -56,22 +55,22 @@ func (v *visit) decide(group *group) (_ *Ticket, _ Outcome, again bool) {
 		t, outcome := v.full(way.retryAfter)
 		return t, outcome, false
 	case way.await != nil:
-		return v.await(group, down, way.await, patience)
+		return v.await(ctx, down, group, way.await, patience)
 	}
 
 	t := g.newTicket(group)
-	ctx, cancel := until(v.ctx, down)
-	reply, err := g.ask(ctx, t, wire.ModeWait)
+	asked, cancel := until(ctx, down)
+	reply, err := g.ask(asked, t, wire.ModeWait)
 	cancel()
-	group.learned(way, reply, err, v.ctx.Err() != nil, time.Now())
+	group.learned(way, reply, err, ctx.Err() != nil, time.Now())
 	if err == nil && reply.Decision == wire.Admitted {
 		t.promote()
 	}
 	switch {
-	case v.ctx.Err() != nil:
+	case ctx.Err() != nil:
 		return nil, v.leave(t), false
 	case err != nil:
-		return v.unanswered(t, down, err)
+		return v.unanswered(ctx, down, t, err)
 	case reply.Decision == wire.Admitted:
 		return t, Outcome{Reason: Admitted, Pass: true}, false
 	case reply.Decision == wire.Rejected:
@@ -86,13 +85,13 @@ func (v *visit) decide(group *group) (_ *Ticket, _ Outcome, again bool) {
 	if g.opts.Monitor {
 		return t, Outcome{Reason: WouldWait, Pass: true}, false
 	}
-	return v.wait(t, down)
+	return v.wait(ctx, down, t)
 }
 
 // await shares the answer that another request of the group gets, for as long
 // as its own patience lasts. A second one was asked after this request
 // arrived, so that its rejection holds whatever has changed since.
-func (v *visit) await(group *group, down context.Context, p *probe, patience time.Duration) (_ *Ticket, _ Outcome, again bool) {
+func (v *visit) await(ctx, down context.Context, group *group, p *probe, patience time.Duration) (_ *Ticket, _ Outcome, again bool) {
 	impatient := time.NewTimer(patience)
 	defer impatient.Stop()
 	select {
@@ -101,12 +100,12 @@ func (v *visit) await(group *group, down context.Context, p *probe, patience tim
 		return nil, Outcome{}, true
 	case <-down.Done():
 		return nil, Outcome{}, true
-	case <-v.ctx.Done():
+	case <-ctx.Done():
 		return nil, Outcome{Reason: ClientGone}, false
 	}
 	switch {
 	case p.err != nil:
-		return v.undecided(group, down, causeOf(p.err))
+		return v.undecided(ctx, down, group, causeOf(p.err))
 	case p.full && (p.current || v.awaited):
 		v.gate.metrics.memo.Inc()
 		t, outcome := v.full(p.retryAfter)
@@ -117,7 +116,7 @@ func (v *visit) await(group *group, down context.Context, p *probe, patience tim
 }
 
 // wait stands in line at the store until the turn comes.
-func (v *visit) wait(t *Ticket, down context.Context) (_ *Ticket, _ Outcome, again bool) {
+func (v *visit) wait(ctx, down context.Context, t *Ticket) (_ *Ticket, _ Outcome, again bool) {
 	expired := v.pendingTimer()
 	defer expired.Stop()
 	look, stop := v.look()
@@ -126,16 +125,16 @@ func (v *visit) wait(t *Ticket, down context.Context) (_ *Ticket, _ Outcome, aga
 		select {
 		case <-t.promoted:
 			return t, Outcome{Reason: Promoted, Pass: true}, false
-		case <-v.ctx.Done():
+		case <-ctx.Done():
 			return nil, v.leave(t), false
 		case <-look:
 			if v.gone() {
 				return nil, v.leave(t), false
 			}
 		case <-down.Done():
-			return v.unanswered(t, down, gobreaker.ErrOpenState)
+			return v.unanswered(ctx, down, t, gobreaker.ErrOpenState)
 		case <-expired.C:
-			return v.expire(t, down)
+			return v.expire(ctx, down, t)
 		}
 	}
 }
@@ -156,18 +155,18 @@ func (v *visit) look() (<-chan time.Time, func()) {
 
 // expire ends the wait in line: refused if the store confirms that the request
 // still waits, served if its turn has just come.
-func (v *visit) expire(t *Ticket, down context.Context) (_ *Ticket, _ Outcome, again bool) {
+func (v *visit) expire(ctx, down context.Context, t *Ticket) (_ *Ticket, _ Outcome, again bool) {
 	if !t.moveTo(asking) {
 		return t, Outcome{Reason: Promoted, Pass: true}, false
 	}
-	ctx, cancel := until(v.ctx, down)
-	was, err := v.gate.takeBack(ctx, t)
+	asked, cancel := until(ctx, down)
+	was, err := v.gate.takeBack(asked, t)
 	cancel()
 	switch {
-	case v.ctx.Err() != nil:
+	case ctx.Err() != nil:
 		return nil, v.leave(t), false
 	case err != nil:
-		return v.unanswered(t, down, err)
+		return v.unanswered(ctx, down, t, err)
 	case was == wire.WasActive || t.is(held):
 		t.promote()
 		return t, Outcome{Reason: Promoted, Pass: true}, false
@@ -204,13 +203,13 @@ func (g *Gate) drop(t *Ticket) {
 
 // unanswered goes on with a request on which nobody decided: the store may or
 // may not know it, and a cancel makes sure.
-func (v *visit) unanswered(t *Ticket, down context.Context, err error) (_ *Ticket, _ Outcome, again bool) {
+func (v *visit) unanswered(ctx, down context.Context, t *Ticket, err error) (_ *Ticket, _ Outcome, again bool) {
 	if !t.moveTo(passing) {
 		return t, Outcome{Reason: Promoted, Pass: true}, false
 	}
 	if v.countsAlone(down) {
 		v.gate.drop(t)
-		return v.undecided(t.group, down, causeOf(err))
+		return v.undecided(ctx, down, t.group, causeOf(err))
 	}
 	v.gate.outgoing.cancel(t)
 	return t, Outcome{Reason: FailOpen, Cause: causeOf(err), Pass: true}, false
@@ -223,7 +222,7 @@ func (v *visit) countsAlone(down context.Context) bool {
 }
 
 // undecided lets a request pass, or counts it by this edge alone.
-func (v *visit) undecided(group *group, down context.Context, cause Cause) (_ *Ticket, _ Outcome, again bool) {
+func (v *visit) undecided(ctx, down context.Context, group *group, cause Cause) (_ *Ticket, _ Outcome, again bool) {
 	if !v.countsAlone(down) {
 		return nil, Outcome{Reason: FailOpen, Cause: cause, Pass: true}, false
 	}
@@ -237,7 +236,7 @@ func (v *visit) undecided(group *group, down context.Context, cause Cause) (_ *T
 		t, outcome := v.full(defaultRetryAfter)
 		return t, outcome, false
 	}
-	outcome := v.waitLocally(p, up)
+	outcome := v.waitLocally(ctx, p, up)
 	again = outcome == (Outcome{})
 	switch {
 	case !outcome.Pass && group.quit(p):
@@ -251,7 +250,7 @@ func (v *visit) undecided(group *group, down context.Context, cause Cause) (_ *T
 
 // waitLocally stands in this edge's own line. It returns no outcome when a
 // coordinator answers again.
-func (v *visit) waitLocally(p place, up <-chan struct{}) Outcome {
+func (v *visit) waitLocally(ctx context.Context, p place, up <-chan struct{}) Outcome {
 	expired := v.pendingTimer()
 	defer expired.Stop()
 	look, stop := v.look()
@@ -262,7 +261,7 @@ func (v *visit) waitLocally(p place, up <-chan struct{}) Outcome {
 			return Outcome{Reason: Local, Pass: true}
 		case <-up:
 			return Outcome{}
-		case <-v.ctx.Done():
+		case <-ctx.Done():
 			return Outcome{Reason: ClientGone}
 		case <-look:
 			if v.gone() {

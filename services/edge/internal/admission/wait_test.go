@@ -22,7 +22,8 @@ func inLine(w *world, gone func() bool) (*visitor, wire.RequestID) {
 
 func TestPromotionByPush(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		v, id := inLine(w, nil)
 		pass(100 * time.Millisecond)
 		w.co.promote(id, id)
@@ -32,7 +33,7 @@ func TestPromotionByPush(t *testing.T) {
 		require.Equal(t, 100*time.Millisecond, outcome.Waited)
 		w.co.promote(id) // once more
 		synctest.Wait()
-		require.EqualValues(t, 1, value(w.gate.metrics.held))
+		require.Equal(t, 1, value(w.gate.metrics.held))
 		w.finish(v)
 		w.co.promote(id) // late
 		synctest.Wait()
@@ -44,7 +45,8 @@ func TestPromotionByPush(t *testing.T) {
 
 func TestPromotionBeforeTheReply(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		calls := make(chan *admitCall, 1)
 		w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { calls <- call } })
 		v := w.arrive(groupA, nil)
@@ -62,14 +64,15 @@ func TestPromotionBeforeTheReply(t *testing.T) {
 
 func TestPromotionLostIsFoundByStatus(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		v, id := inLine(w, nil)
 		pass(testPollInterval)
 		w.undecided(v)
 		w.co.tell(func(c *coordinator) { c.status.Promoted = []wire.RequestID{id} })
 		pass(testPollInterval)
 		w.is(v, Promoted)
-		require.EqualValues(t, 1, value(w.gate.metrics.polled))
+		require.Equal(t, 1, value(w.gate.metrics.polled))
 		w.finish(v)
 		pass(2 * time.Second)
 		w.clean()
@@ -78,14 +81,15 @@ func TestPromotionLostIsFoundByStatus(t *testing.T) {
 
 func TestPromotionWithNonsense(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		subject := wire.EdgeSubject(wire.SubjectPromoted, "edge-1")
 		v, id := inLine(w, nil)
 		require.NoError(t, bus.Publish(w.co.conn, subject, wire.Promoted{RequestIDs: []wire.RequestID{newID(), {1}}}))
 		require.NoError(t, bus.Publish(w.co.conn, subject, wire.Promoted{RequestIDs: make([]wire.RequestID, wire.MaxIDs+1)}))
 		synctest.Wait()
 		w.undecided(v)
-		require.EqualValues(t, 1, value(w.gate.metrics.refused))
+		require.Equal(t, 1, value(w.gate.metrics.refused))
 		require.NoError(t, bus.Publish(w.co.conn, subject, wire.Promoted{RequestIDs: []wire.RequestID{id}, AgeUS: 1<<63 - 1}))
 		synctest.Wait()
 		w.is(v, Promoted)
@@ -94,13 +98,14 @@ func TestPromotionWithNonsense(t *testing.T) {
 
 func TestStatusIsSentOftenerWhileSomebodyWaits(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		count := func(d time.Duration) int {
 			before := len(w.co.polled())
 			pass(d)
 			return len(w.co.polled()) - before
 		}
-		require.Equal(t, 1, len(w.co.polled()), "at once")
+		require.Len(t, w.co.polled(), 1, "at once")
 		require.Equal(t, 4, count(4*time.Second))
 		pass(700 * time.Millisecond)
 		v, id := inLine(w, nil)
@@ -122,7 +127,8 @@ func TestStatusIsSentOftenerWhileSomebodyWaits(t *testing.T) {
 
 func TestStatusIsNotDelayedByALongPollInterval(t *testing.T) {
 	t.Parallel()
-	run(t, func(o *Options) { o.PollInterval = time.Minute }, func(t *testing.T, w *world) {
+	run(t, func(o *Options) { o.PollInterval = time.Minute }, func(w *world) {
+		t := w.t
 		pass(500 * time.Millisecond)
 		v, _ := inLine(w, nil)
 		before := len(w.co.polled())
@@ -150,7 +156,8 @@ func TestPendingTimeout(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, nil, func(t *testing.T, w *world) {
+			run(t, nil, func(w *world) {
+				t := w.t
 				v, id := inLine(w, nil)
 				pass(testPendingTimeout - 1)
 				w.undecided(v)
@@ -187,7 +194,8 @@ func TestPendingTimeout(t *testing.T) {
 // The cancel is under way when the promotion arrives: the turn is used.
 func TestPendingTimeoutMeetsPromotion(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(t *testing.T, w *world) {
+	run(t, nil, func(w *world) {
+		t := w.t
 		v, id := inLine(w, nil)
 		calls := make(chan *cancelCall, 1)
 		w.co.tell(func(c *coordinator) { c.onCancel = func(call *cancelCall) { calls <- call } })
