@@ -11,7 +11,7 @@ func TestEstimate(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
 	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	at := func(d time.Duration) time.Time { return start.Add(d) }
+	at := start.Add
 
 	var e Estimate
 	require.Zero(t, e.FullFor(start), "nothing is known")

@@ -32,6 +32,7 @@ func BenchmarkAdmitRelease(b *testing.B) {
 func BenchmarkLoneAdmit(b *testing.B) { benchmarkAdmitRelease(b, 1000, 1, 1) }
 
 func benchmarkAdmitRelease(b *testing.B, groups, batch, callers int) {
+	b.Helper()
 	s := pgstore.New(newPool(b), pgstore.Options{})
 	b.Cleanup(s.Close)
 	limits := store.Limits{MaxServed: 256, MaxPending: 256, Lease: 5 * time.Second, StaleActive: time.Minute}

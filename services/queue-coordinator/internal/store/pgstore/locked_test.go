@@ -49,7 +49,7 @@ func TestLockedGroup(t *testing.T) {
 		require.NoError(t, tx.Rollback(t.Context()))
 		require.Equal(t, wire.Queued, s.decided(results[0]))
 		require.Equal(t, wire.Queued, s.decided(later[0]))
-		<-s.release(request(1, "g"))[0]
+		require.NoError(t, <-s.release(request(1, "g"))[0])
 		s.requirePromoted(request(11, "g")) // before 14, which came later
 		s.requireTotals(4, 2)
 	})

@@ -21,7 +21,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestStore(t *testing.T) {
 	t.Parallel()
-	storetest.Exercise(t, func(t testing.TB) storetest.State { return &state{t, newPool(t)} })
+	storetest.Exercise(t, func(t testing.TB) storetest.State {
+		t.Helper()
+		return &state{t, newPool(t)}
+	})
 }
 
 // newPool connects to a schema that belongs to the test.

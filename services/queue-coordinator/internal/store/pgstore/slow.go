@@ -32,7 +32,7 @@ const (
 type slowLane struct {
 	s *Store
 	// ctx ends with close.
-	ctx  context.Context
+	ctx  context.Context //nolint:containedctx // the goroutine's life, not that of a request
 	stop context.CancelFunc
 
 	// known is the size of locked, to be read without the mutex.
@@ -75,7 +75,7 @@ func (l *slowLane) divert(b batch) batch {
 		}
 	}
 	l.mu.Unlock()
-	l.queue(slow, atBack)
+	l.queue(slow, false)
 	return fast
 }
 
@@ -85,7 +85,7 @@ func (l *slowLane) add(b batch) {
 		return
 	}
 	l.mark(b.ops)
-	l.queue(b, atBack)
+	l.queue(b, false)
 }
 
 // addAgain takes ops back that the lane itself has tried.
@@ -94,7 +94,7 @@ func (l *slowLane) addAgain(b batch) {
 		return
 	}
 	l.mark(b.ops)
-	l.queue(b, atFront)
+	l.queue(b, true)
 }
 
 // mark remembers the groups of the ops as locked.
@@ -139,23 +139,18 @@ func (l *slowLane) unmark(tried, locked batch) {
 	l.known.Store(int64(len(l.locked)))
 }
 
-// Where queue puts ops, relative to those that wait already.
-const (
-	atBack  = false
-	atFront = true
-)
-
-// queue lets the ops wait and sees to it that the goroutine runs.
-func (l *slowLane) queue(b batch, where bool) {
+// queue lets the ops wait, in front of those that wait already or behind them,
+// and sees to it that the goroutine runs.
+func (l *slowLane) queue(b batch, front bool) {
 	if len(b.ops) == 0 {
 		return
 	}
-	if err := l.tryQueue(b, where); err != nil {
+	if err := l.tryQueue(b, front); err != nil {
 		b.fail(err)
 	}
 }
 
-func (l *slowLane) tryQueue(b batch, where bool) error {
+func (l *slowLane) tryQueue(b batch, front bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx.Err() != nil {
@@ -169,7 +164,7 @@ func (l *slowLane) tryQueue(b batch, where bool) error {
 	switch {
 	case same < 0:
 		l.waiting = append(l.waiting, b)
-	case where == atFront:
+	case front:
 		l.waiting[same].ops = append(b.ops, l.waiting[same].ops...)
 	default:
 		l.waiting[same].ops = append(l.waiting[same].ops, b.ops...)

@@ -27,9 +27,13 @@ type system struct {
 	promoted []store.Promotion
 }
 
-func newSystem(t *testing.T) *system { return newSystemOn(t, newPool(t)) }
+func newSystem(t *testing.T) *system {
+	t.Helper()
+	return newSystemOn(t, newPool(t))
+}
 
 func newSystemOn(t *testing.T, pool *pgxpool.Pool) *system {
+	t.Helper()
 	s := &system{
 		t: t, pool: pool,
 		limits: store.Limits{MaxServed: 1, MaxPending: 5, Lease: time.Minute, StaleActive: time.Hour},

@@ -17,6 +17,7 @@ const (
 )
 
 func exerciseAdmit(t *testing.T, newState func(testing.TB) State) {
+	t.Helper()
 	t.Run("BatchDecidesInOrder", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t, newState)
@@ -197,6 +198,7 @@ func exerciseAdmit(t *testing.T, newState func(testing.TB) State) {
 }
 
 func exerciseFullFor(t *testing.T, newState func(testing.TB) State) {
+	t.Helper()
 	b := setup(t, newState)
 	b.limits.MaxServed, b.limits.MaxPending = 1, 0
 	fullFor := func() time.Duration {

@@ -14,6 +14,7 @@ import (
 // exerciseConcurrent is several coordinators at work on one state with real
 // concurrency.
 func exerciseConcurrent(t *testing.T, newState func(testing.TB) State) {
+	t.Helper()
 	t.Run("DeadEdgesDoNotLeak", func(t *testing.T) {
 		t.Parallel()
 		f := newField(t, newState(t), store.Limits{MaxServed: 3, MaxPending: 4})
@@ -95,6 +96,7 @@ type field struct {
 }
 
 func newField(t testing.TB, state State, limits store.Limits) *field {
+	t.Helper()
 	limits.Lease, limits.StaleActive = defaults.Lease, defaults.StaleActive
 	f := &field{
 		t: t, state: state, limits: limits, groups: []string{"a", "b", "c", "d"},
@@ -102,7 +104,7 @@ func newField(t testing.TB, state State, limits store.Limits) *field {
 		turns: map[wire.RequestID]chan struct{}{}, held: map[string]int{},
 	}
 	for range 2 {
-		s := state.Open(f.clock.Now, f.onPromoted)
+		s := state.Open(f.clock.read, f.onPromoted)
 		t.Cleanup(s.Close)
 		f.stores = append(f.stores, s)
 	}

@@ -16,12 +16,13 @@ import (
 // exerciseModel does random things to a store and to the model, compares every
 // answer, and checks the invariants after every step.
 func exerciseModel(t *testing.T, newState func(testing.TB) State) {
+	t.Helper()
 	state := newState(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		state.Reset()
 		b := newBundle(rt, state)
 		defer b.store.Close()
-		p := &pair{T: rt, b: b, m: &model{now: b.clock.Now(), limits: b.limits, edges: map[string]*lease{}}}
+		p := &pair{T: rt, b: b, m: &model{now: b.clock.read(), limits: b.limits, edges: map[string]*lease{}}}
 		step := func(do func()) func(*rapid.T) {
 			return func(rt *rapid.T) {
 				p.T, b.t = rt, rt
@@ -163,7 +164,7 @@ func (p *pair) changeLimits() {
 func (p *pair) timePasses() {
 	d := time.Duration(rapid.SampledFrom([]int{1, 3, 6, 11, 70}).Draw(p.T, "seconds")) * time.Second
 	p.b.clock.advance(d)
-	p.m.now = p.b.clock.Now()
+	p.m.now = p.b.clock.read()
 }
 
 // check runs after every step: the store did what the model did, and the

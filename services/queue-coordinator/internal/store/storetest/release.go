@@ -11,6 +11,7 @@ import (
 )
 
 func exerciseRelease(t *testing.T, newState func(testing.TB) State) {
+	t.Helper()
 	t.Run("BatchPromotesInOrderOfArrival", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t, newState)
@@ -92,6 +93,7 @@ func exerciseRelease(t *testing.T, newState func(testing.TB) State) {
 }
 
 func exerciseCancel(t *testing.T, newState func(testing.TB) State) {
+	t.Helper()
 	t.Run("ActiveStays", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t, newState)
@@ -143,6 +145,7 @@ func exerciseCancel(t *testing.T, newState func(testing.TB) State) {
 }
 
 func exerciseClose(t *testing.T, newState func(testing.TB) State) {
+	t.Helper()
 	b := setup(t, newState)
 	b.admit(item(1))
 	b.store.Close()

@@ -11,6 +11,7 @@ import (
 )
 
 func exerciseStatus(t *testing.T, newState func(testing.TB) State) {
+	t.Helper()
 	const stale = 2 * time.Second
 
 	t.Run("FreesWhatIsNotListedAndPromotes", func(t *testing.T) {
@@ -118,6 +119,7 @@ func exerciseStatus(t *testing.T, newState func(testing.TB) State) {
 }
 
 func exerciseSweep(t *testing.T, newState func(testing.TB) State) {
+	t.Helper()
 	t.Run("PromoteWaitingAfterARaisedLimit", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t, newState)

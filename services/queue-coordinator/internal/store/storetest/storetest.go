@@ -70,7 +70,7 @@ type clock struct {
 
 func newClock() *clock { return &clock{now: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)} }
 
-func (c *clock) Now() time.Time {
+func (c *clock) read() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
@@ -103,6 +103,7 @@ type bundle struct {
 }
 
 func setup(t testing.TB, newState func(testing.TB) State) *bundle {
+	t.Helper()
 	b := newBundle(t, newState(t))
 	t.Cleanup(b.store.Close)
 	return b
@@ -114,7 +115,7 @@ func newBundle(t tester, state State) *bundle {
 		t: t, state: state, limits: defaults,
 		clock: newClock(),
 	}
-	b.store = state.Open(b.clock.Now, func(p []store.Promotion) {
+	b.store = state.Open(b.clock.read, func(p []store.Promotion) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.promoted = append(b.promoted, p...)
