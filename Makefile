@@ -14,6 +14,8 @@ MODULES  := $(shell sed -n 's,^[[:space:]]*\./,,p' go.work)
 COMMANDS := $(wildcard services/*/cmd/ccnq*)
 BENCH    ?= .
 COUNT    ?= 1
+QUICK    ?=
+ROW      ?=
 
 # Tools are pinned, and installed on first use. They need no C compiler.
 GOLANGCI_VERSION  := v2.15.0
@@ -50,7 +52,11 @@ race: ## the same under the race detector (needs a C compiler)
 	$(MAKE) test RACE=-race
 
 .PHONY: bench
-bench: ## run the benchmarks: make bench BENCH=Rules COUNT=5
+bench: ## measure the gate against what it is compared with; make bench QUICK=1 ROW=flood measures less
+	$(WITHPG) $(GO) run ./tests/load $(if $(QUICK),-quick) $(if $(ROW),-row $(ROW))
+
+.PHONY: bench/micro
+bench/micro: ## run the benchmarks of the packages: make bench/micro BENCH=Rules COUNT=5
 	$(WITHPG) $(GO) test -run '^$$' -bench '$(BENCH)' -count $(COUNT) -timeout 60m work
 
 .PHONY: fuzz

@@ -1,0 +1,108 @@
+// Command baseline is what the edge is measured against, with nothing in it
+// but the standard library:
+//
+//	baseline proxy URL   httputil.ReverseProxy with a buffer pool
+//	baseline refuse      a handler that only writes 429
+//
+// It writes its address to standard output and serves until SIGTERM.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "baseline:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	var handler http.Handler
+	switch {
+	case len(args) == 2 && args[0] == "proxy":
+		upstream, err := url.Parse(args[1])
+		if err != nil {
+			return err
+		}
+		handler = proxy(upstream)
+	case len(args) == 1 && args[0] == "refuse":
+		handler = http.HandlerFunc(refuse)
+	default:
+		return errors.New("usage: baseline proxy URL | baseline refuse")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	fmt.Println(listener.Addr())
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		return server.Close()
+	}
+}
+
+// refuse is the least that a refusal can be.
+func refuse(w http.ResponseWriter, _ *http.Request) {
+	w.WriteHeader(http.StatusTooManyRequests)
+	_, _ = io.WriteString(w, "429 Too Many Requests\n") // the client may be gone
+}
+
+// proxy has the same settings of the transport as the edge.
+func proxy(upstream *url.URL) http.Handler {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	return &httputil.ReverseProxy{
+		BufferPool: &buffers{},
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(upstream)
+			r.Out.Host = r.In.Host
+			r.SetXForwarded()
+		},
+		Transport: &http.Transport{
+			DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+			DisableCompression:     true,
+			ExpectContinueTimeout:  time.Second,
+			IdleConnTimeout:        90 * time.Second,
+			MaxIdleConnsPerHost:    256,
+			MaxResponseHeaderBytes: 256 << 10,
+			Protocols:              protocols,
+			ResponseHeaderTimeout:  300 * time.Second,
+		},
+	}
+}
+
+type buffers struct{ pool sync.Pool }
+
+const bufferSize = 32 << 10
+
+// Get implements [httputil.BufferPool].
+func (b *buffers) Get() []byte {
+	if buf, ok := b.pool.Get().(*[bufferSize]byte); ok {
+		return buf[:]
+	}
+	return new([bufferSize]byte)[:]
+}
+
+// Put implements [httputil.BufferPool].
+func (b *buffers) Put(buf []byte) { b.pool.Put((*[bufferSize]byte)(buf)) }
