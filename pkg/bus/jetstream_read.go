@@ -152,16 +152,17 @@ func (r *Reader) Next(ctx context.Context, wait time.Duration) ([]StreamMessage,
 	return out, nil
 }
 
-// Close removes the consumer from the server, which forgets it by itself after
-// a while if it cannot be reached now. A ctx without a deadline gets five
-// seconds.
+// Close removes the consumer from the server, unless the reader has failed: a
+// consumer that nobody asks is forgotten by itself after two minutes. A ctx
+// without a deadline gets five seconds.
 func (r *Reader) Close(ctx context.Context) {
 	_ = r.sub.Unsubscribe() // fails only when the connection is closed
+	if r.failed != nil || !r.c.Connected() {
+		return
+	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	if r.c.Connected() {
-		_ = r.js.DeleteConsumer(ctx, r.stream, r.consumer)
-	}
+	_ = r.js.DeleteConsumer(ctx, r.stream, r.consumer)
 }
 
 func (r *Reader) fail(err error) error {
