@@ -104,10 +104,13 @@ func TestWatcherEndsAServerLeftBehind(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, len(children), 3)
 
-	ended := make(chan error, 1)
-	go func() { ended <- s.cmd.Wait() }() // or else a zombie would look alive
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = s.cmd.Wait() // or else a zombie would look alive to the watcher
+	}()
 	require.NoError(t, s.watcher.close())
-	_ = <-ended // killed, or ended by itself
+	<-ended
 	require.NoError(t, awaitEnd(t.Context(), children))
 	_, err = os.Stat(s.dir)
 	require.ErrorIs(t, err, os.ErrNotExist)
