@@ -107,6 +107,11 @@ func (s *Store) FinishRebuild(_ context.Context, epoch int64, at store.Checkpoin
 			out.Changes++
 		}
 	}
+	for id, at := range s.live.positions {
+		if _, ok := s.rebuild.positions[id]; !ok {
+			s.rebuild.positions[id] = at // its events have left the stream
+		}
+	}
 	s.rebuild.blocks = s.live.blocks
 	s.rebuild.checkpoint = store.Checkpoint{Created: store.Instant(at.Created), Seq: at.Seq}
 	s.live, s.rebuild = s.rebuild, nil

@@ -1,7 +1,6 @@
 package tally
 
 import (
-	"math"
 	"time"
 
 	"github.com/ccnq/ccnq/services/denylist/internal/store"
@@ -11,6 +10,10 @@ const secondsPerDay = 24 * 60 * 60
 
 // Day is a calendar day in UTC, as the number of days since 1970-01-01.
 type Day int32
+
+// firstDay is the day before which no window and no retention reaches: that of
+// the zero time.
+var firstDay = DayOf(time.Time{})
 
 // DayOf is the day of a time. Years 0 to 9999 fit.
 func DayOf(t time.Time) Day {
@@ -32,5 +35,10 @@ func (d Day) String() string { return d.Begin().Format(time.DateOnly) }
 // PruneRetention from then.
 func OldestDay(now time.Time, s store.Settings) Day {
 	last := int64(DayOf(now.Add(-s.PruneRetention))) - int64(s.WindowDays) + 1
-	return Day(max(last, math.MinInt32))
+	return Day(max(last, int64(firstDay)))
+}
+
+// WindowStart is the first day of the window that ends with the day.
+func (d Day) WindowStart(s store.Settings) Day {
+	return Day(max(int64(d)-int64(s.WindowDays)+1, int64(firstDay)))
 }
