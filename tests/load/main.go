@@ -49,7 +49,7 @@ type size struct {
 
 var (
 	full  = size{7, 2 * time.Second, 10_000, 100, 10_000, 3, "300ms"}
-	quick = size{3, 500 * time.Millisecond, 2_000, 50, 2_000, 1, "50ms"}
+	quick = size{3, 500 * time.Millisecond, 4_000, 50, 2_000, 1, "50ms"}
 )
 
 // bench is what the rows share.

@@ -79,7 +79,13 @@ func (b *bench) held(ctx context.Context, n int, start func(*closers, string) (*
 		return 0, err
 	}
 	warmUp := traffic.Request("/warm-up", "203.0.113.7")
-	if err := traffic.Flood(ctx, proxy.addr, warmUp, connections, b.requests/4, http.StatusOK); err != nil {
+	crowd, err := traffic.Gather(proxy.addr, connections)
+	if err != nil {
+		return 0, err
+	}
+	err = crowd.Flood(ctx, warmUp, b.requests/4, http.StatusOK)
+	crowd.Close()
+	if err != nil {
 		return 0, err
 	}
 	for i := range n {

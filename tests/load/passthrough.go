@@ -44,21 +44,18 @@ func passThrough(ctx context.Context, b *bench) (_ []report.Row, err error) {
 		}
 	}
 	request := traffic.Request("/articles/2024/a-page?page=2", "203.0.113.7")
-	send := func(e *edge) (float64, error) { return b.cpuPerRequest(ctx, e, request, http.StatusOK) }
+	against, err := newLoad(&c, bare, request, http.StatusOK)
+	if err != nil {
+		return nil, err
+	}
 	pairs := make([]report.Pairs, len(ways))
-	for round := range b.rounds + 1 {
-		against, err := send(bare)
+	for i := range pairs {
+		measured, err := newLoad(&c, edges[i], request, http.StatusOK)
 		if err != nil {
 			return nil, err
 		}
-		for i := range edges {
-			measured, err := send(edges[i])
-			if err != nil {
-				return nil, err
-			}
-			if round > 0 { // the first warms up
-				pairs[i].Add(measured, against)
-			}
+		if err := b.compare(ctx, &pairs[i], measured, against); err != nil {
+			return nil, err
 		}
 	}
 	var out []report.Row
@@ -73,20 +70,6 @@ func passThrough(ctx context.Context, b *bench) (_ []report.Row, err error) {
 		})
 	}
 	return out, nil
-}
-
-// cpuPerRequest sends requests and returns the CPU time, in nanoseconds, that
-// the process used for each.
-func (b *bench) cpuPerRequest(ctx context.Context, e *edge, request []byte, status int) (float64, error) {
-	before, err := e.CPU()
-	if err != nil {
-		return 0, err
-	}
-	if err := traffic.Flood(ctx, e.addr, request, connections, b.requests, status); err != nil {
-		return 0, err
-	}
-	after, err := e.CPU()
-	return float64(after-before) / float64(b.requests), err
 }
 
 // micros writes nanoseconds.

@@ -106,20 +106,38 @@ func (c *Conn) Receive() (status int, err error) {
 	return status, nil
 }
 
-// Flood sends the same request a number of times over so many connections, on
-// each of them one after the other, and requires the same status of each
-// response.
-func Flood(ctx context.Context, addr string, request []byte, connections, requests, want int) error {
+// Crowd is a number of connections to one server.
+type Crowd []*Conn
+
+// Gather makes so many connections to a host and port.
+func Gather(addr string, n int) (Crowd, error) {
+	var c Crowd
+	for range n {
+		conn, err := Dial(addr)
+		if err != nil {
+			c.Close()
+			return nil, err
+		}
+		c = append(c, conn)
+	}
+	return c, nil
+}
+
+// Close closes the connections.
+func (c Crowd) Close() {
+	for _, conn := range c {
+		conn.Close()
+	}
+}
+
+// Flood sends the same request a number of times, over all connections at
+// once, and requires the same status of each response.
+func (c Crowd) Flood(ctx context.Context, request []byte, requests, want int) error {
 	var left atomic.Int64
 	left.Store(int64(requests))
-	return Each(connections, func(int) error {
-		c, err := Dial(addr)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
+	return Each(len(c), func(i int) error {
 		for left.Add(-1) >= 0 && ctx.Err() == nil {
-			status, err := c.Do(request)
+			status, err := c[i].Do(request)
 			if err != nil {
 				return err
 			}

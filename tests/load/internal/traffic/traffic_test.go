@@ -32,9 +32,12 @@ func TestFlood(t *testing.T) {
 		_, _ = w.Write([]byte("no\r\n\r\nno"))
 	})
 	request := Request("/a", "203.0.113.7")
-	require.NoError(t, Flood(t.Context(), addr, request, 3, 100, http.StatusTooManyRequests))
+	crowd, err := Gather(addr, 3)
+	require.NoError(t, err)
+	defer crowd.Close()
+	require.NoError(t, crowd.Flood(t.Context(), request, 100, http.StatusTooManyRequests))
 	require.EqualValues(t, 100, count.Load())
-	require.ErrorContains(t, Flood(t.Context(), addr, request, 3, 100, http.StatusOK), "status 429, want 200")
+	require.ErrorContains(t, crowd.Flood(t.Context(), request, 100, http.StatusOK), "status 429, want 200")
 }
 
 func TestBadResponses(t *testing.T) {
