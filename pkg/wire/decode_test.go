@@ -52,6 +52,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"CancelNoID", CancelRequest{}, `{` + bucket + `}`, "request_id is missing"},
 		{"CancelReplyWas", CancelReply{}, `{"was":"x"}`, `was "x" is not known`},
 
+		{"PromotedAge", Promoted{}, `{"request_ids":[],"age_us":-5}`, "age_us -5 is not in 0..3600000000"},
+		{"PromotedNull", Promoted{}, `{"request_ids":[null]}`, "a request id is missing"},
 		{"PromotedIDs", Promoted{}, `{"request_ids":` + ids(MaxIDs+1) + `}`, "20001 ids are more than 20000"},
 
 		{"ReleaseNone", ReleaseRequest{}, `{"items":[]}`, "items has 0 entries, not 1..2000"},
@@ -65,6 +67,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"StatusPartAlone", StatusRequest{}, `{"epoch":1,"part":1}`, "part 1 of parts 0 is not possible"},
 		{"StatusParts", StatusRequest{}, `{"epoch":1,"parts":65}`, "part 0 of parts 65 is not possible"},
 		{"StatusIDs", StatusRequest{}, `{"epoch":1,"waiting":` + ids(MaxIDs) + `,"active":` + ids(1) + `}`, "20001 ids are more than 20000"},
+		{"StatusNull", StatusRequest{}, `{"epoch":1,"waiting":[],"active":[null]}`, "a request id is missing"},
 		{"StatusReplyIDs", StatusReply{}, `{"promoted":` + ids(MaxIDs) + `,"unknown":` + ids(1) + `}`, "20001 ids are more than 20000"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -89,7 +92,7 @@ func TestBoundsFitIntoOneMessage(t *testing.T) {
 		items[i] = Item{id2, Bucket{KindGroup, strings.Repeat(`"`, MaxKey)}} // each becomes two bytes
 	}
 	for _, message := range []Message{
-		Promoted{RequestIDs: ids, AgeUS: 1 << 62},
+		Promoted{RequestIDs: ids, AgeUS: MaxBudgetMS * 1000},
 		ReleaseRequest{Items: items},
 		StatusReply{Promoted: ids},
 		StatusRequest{Epoch: 1 << 62, Waiting: ids},

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 )
@@ -273,19 +274,31 @@ func (m StatusRequest) Validate() error {
 	if m.Parts < 0 || m.Parts > MaxParts || m.Part < 0 || m.Part >= max(m.Parts, 1) {
 		return fmt.Errorf("part %d of parts %d is not possible", m.Part, m.Parts)
 	}
-	if n := len(m.Waiting) + len(m.Active); n > MaxIDs {
-		return fmt.Errorf("%d ids are more than %d", n, MaxIDs)
-	}
-	return nil
+	return checkIDs(m.Waiting, m.Active)
 }
 
 // Validate checks that there are not more ids than a request can list.
-func (m StatusReply) Validate() error { return checkIDs(len(m.Promoted) + len(m.Unknown)) }
+func (m StatusReply) Validate() error { return checkIDs(m.Promoted, m.Unknown) }
 
-// Validate checks that there are not more ids than a status can list.
-func (m Promoted) Validate() error { return checkIDs(len(m.RequestIDs)) }
+// Validate checks the age, and that there are not more ids than a status can
+// list.
+func (m Promoted) Validate() error {
+	if m.AgeUS < 0 || m.AgeUS > MaxBudgetMS*1000 {
+		return fmt.Errorf("age_us %d is not in 0..%d", m.AgeUS, MaxBudgetMS*1000)
+	}
+	return checkIDs(m.RequestIDs)
+}
 
-func checkIDs(n int) error {
+// checkIDs bounds lists together, and refuses what is no id: JSON's null comes
+// out as the zero one.
+func checkIDs(lists ...[]RequestID) error {
+	n := 0
+	for _, ids := range lists {
+		n += len(ids)
+		if slices.Contains(ids, RequestID{}) {
+			return fmt.Errorf("a request id is missing")
+		}
+	}
 	if n > MaxIDs {
 		return fmt.Errorf("%d ids are more than %d", n, MaxIDs)
 	}
