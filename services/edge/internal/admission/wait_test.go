@@ -90,7 +90,7 @@ func TestPromotionWithNonsense(t *testing.T) {
 		synctest.Wait()
 		w.undecided(v)
 		require.Equal(t, 1, value(w.gate.metrics.refused))
-		require.NoError(t, bus.Publish(w.co.conn, subject, wire.Promoted{RequestIDs: []wire.RequestID{id}, AgeUS: 1<<63 - 1}))
+		require.NoError(t, bus.Publish(w.co.conn, subject, wire.Promoted{RequestIDs: []wire.RequestID{id}, AgeUS: wire.MaxBudgetMS * 1000}))
 		synctest.Wait()
 		w.is(v, Promoted)
 	})

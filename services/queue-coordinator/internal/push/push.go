@@ -62,12 +62,13 @@ func (p *Pusher) Promoted(promotions []store.Promotion) {
 	}
 }
 
-// age returns the microseconds from freed to now; 0 if freed is not known.
+// age returns the microseconds from freed to now, as far as a message can say
+// it; 0 if freed is not known.
 func age(freed, now time.Time) int64 {
 	if freed.IsZero() {
 		return 0
 	}
-	return max(now.Sub(freed).Microseconds(), 1)
+	return min(max(now.Sub(freed).Microseconds(), 1), wire.MaxBudgetMS*1000)
 }
 
 func (p *Pusher) publish(edge string, message wire.Promoted) {
