@@ -35,9 +35,14 @@ WITHPG = $(GO) run ./pkg/testdb/cmd/withpg
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z\/]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
 
+# In front of an origin, make run switches the queue on for every page, unless
+# the environment says otherwise.
+TRY = CCNQ_UPSTREAM_URL='$(UPSTREAM)' CCNQ_QUEUE_ENABLED="$${CCNQ_QUEUE_ENABLED:-true}" \
+	CCNQ_QUEUE_RULES_FILE="$${CCNQ_QUEUE_RULES_FILE:-deploy/examples/queue-everything.example.json}"
+
 .PHONY: run
 run: build ## build and run the standalone program: make run UPSTREAM=http://127.0.0.1:8080
-	$(if $(UPSTREAM),CCNQ_UPSTREAM_URL='$(UPSTREAM)') bin/ccnq run
+	$(if $(UPSTREAM),$(TRY)) bin/ccnq run
 
 .PHONY: build
 build: ## build static binaries into bin/
