@@ -31,7 +31,7 @@ type bundle struct {
 	origin  *httptest.Server
 }
 
-func setup(t *testing.T, change func(*Options)) *bundle {
+func setup(t testing.TB, change func(*Options)) *bundle {
 	t.Helper()
 	b := &bundle{log: new(bytes.Buffer), metrics: prometheus.NewRegistry()}
 	b.origin = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

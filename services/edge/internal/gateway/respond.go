@@ -1,7 +1,8 @@
 package gateway
 
 import (
-	"fmt"
+	"encoding/binary"
+	"encoding/hex"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -16,6 +17,7 @@ var (
 	cacheBypass = []string{"BYPASS"}
 	statusOfUs  = []string{"ccnq; fwd=bypass"} // RFC 9211
 	noStore     = []string{"no-store"}
+	noSniff     = []string{"nosniff"}
 	jsonType    = []string{"application/json"}
 	textType    = []string{"text/plain; charset=utf-8"}
 )
@@ -25,34 +27,45 @@ var (
 const referenceField = "Ccnq-Reference"
 
 // respond writes every answer of the edge's own. It is never to be stored (RFC
-// 6585 section 4), and is JSON for clients that ask for it.
+// 6585 section 4), and is JSON for clients that ask for it. A flood costs the
+// edge this and little else, so it makes few allocations.
 func (g *Gateway) respond(x *exchange, v Verdict) {
 	x.status = v.Status
-	x.reference = fmt.Sprintf("%016x", rand.Uint64())
-	seconds := int64(0)
-	if v.RetryAfter > 0 {
-		seconds = retrySeconds(v.RetryAfter)
-	}
+	x.reference = newReference()
 	h := x.w.Header()
 	h["Cache-Control"] = noStore
-	h[referenceField] = []string{x.reference}
-	h["X-Content-Type-Options"] = []string{"nosniff"}
-	if seconds > 0 {
-		h["Retry-After"] = []string{strconv.FormatInt(seconds, 10)}
+	h["X-Content-Type-Options"] = noSniff
+	retry := ""
+	if v.RetryAfter > 0 {
+		retry = strconv.FormatInt(retrySeconds(v.RetryAfter), 10)
 	}
-	var body string
+	body := make([]byte, 0, 256)
 	if wantsJSON(x.r.Header) {
 		h["Content-Type"] = jsonType
-		body = jsonBody(v, seconds, x.reference)
+		body = appendJSON(body, v, retry, x.reference)
 	} else {
 		h["Content-Type"] = textType
-		body = textBody(v, seconds, x.reference)
+		body = appendText(body, v, retry, x.reference)
 	}
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	values := [...]string{x.reference, strconv.Itoa(len(body)), retry}
+	h[referenceField] = values[0:1:1]
+	h["Content-Length"] = values[1:2:2]
+	if retry != "" {
+		h["Retry-After"] = values[2:3:3]
+	}
 	x.w.WriteHeader(v.Status)
 	if x.r.Method != http.MethodHead {
-		_, _ = x.w.Write([]byte(body)) // nothing can be done for a client that is gone
+		_, _ = x.w.Write(body) // nothing can be done for a client that is gone
 	}
+}
+
+// newReference returns 16 random hexadecimal digits.
+func newReference() string {
+	var id [8]byte
+	var text [16]byte
+	binary.BigEndian.PutUint64(id[:], rand.Uint64())
+	hex.Encode(text[:], id[:])
+	return string(text[:])
 }
 
 // retrySeconds is a delay as Retry-After wants it: whole seconds, rounded up,
@@ -71,33 +84,39 @@ func message(reason Reason) string {
 	return "The request cannot be served."
 }
 
-func textBody(v Verdict, seconds int64, reference string) string {
-	var b strings.Builder
-	b.Grow(192)
-	b.WriteString(strconv.Itoa(v.Status))
-	b.WriteByte(' ')
-	b.WriteString(http.StatusText(v.Status))
-	b.WriteString("\n\n")
-	b.WriteString(message(v.Reason))
-	if seconds > 0 {
-		b.WriteString("\nPlease try again in ")
-		b.WriteString(strconv.FormatInt(seconds, 10))
-		b.WriteString(" s.")
+func appendText(b []byte, v Verdict, retry, reference string) []byte {
+	b = strconv.AppendInt(b, int64(v.Status), 10)
+	b = append(b, ' ')
+	b = append(b, http.StatusText(v.Status)...)
+	b = append(b, "\n\n"...)
+	b = append(b, message(v.Reason)...)
+	if retry != "" {
+		b = append(b, "\nPlease try again in "...)
+		b = append(b, retry...)
+		b = append(b, " s."...)
 	}
-	b.WriteString("\nReference: ")
-	b.WriteString(reference)
-	b.WriteByte('\n')
-	return b.String()
+	b = append(b, "\nReference: "...)
+	b = append(b, reference...)
+	return append(b, '\n')
 }
 
-// jsonBody needs no escaping: none of its parts comes from outside.
-func jsonBody(v Verdict, seconds int64, reference string) string {
-	retry := ""
-	if seconds > 0 {
-		retry = fmt.Sprintf(`"retry_after":%d,`, seconds)
+// appendJSON needs no escaping: none of its parts comes from outside.
+func appendJSON(b []byte, v Verdict, retry, reference string) []byte {
+	b = append(b, `{"status":`...)
+	b = strconv.AppendInt(b, int64(v.Status), 10)
+	b = append(b, `,"error":"`...)
+	b = append(b, v.Reason...)
+	b = append(b, `","message":"`...)
+	b = append(b, message(v.Reason)...)
+	if retry != "" {
+		b = append(b, `","retry_after":`...)
+		b = append(b, retry...)
+		b = append(b, `,"reference":"`...)
+	} else {
+		b = append(b, `","reference":"`...)
 	}
-	return fmt.Sprintf(`{"status":%d,"error":%q,"message":%q,%s"reference":%q}`+"\n",
-		v.Status, v.Reason, message(v.Reason), retry, reference)
+	b = append(b, reference...)
+	return append(b, "\"}\n"...)
 }
 
 // wantsJSON reports whether a client asks for JSON and not for a page.
