@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -78,7 +79,7 @@ func Connect(opts Options) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	natsOpts := append(auth,
+	natsOpts := slices.Concat(auth, []nats.Option{
 		nats.Name(opts.Name),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
@@ -104,15 +105,15 @@ func Connect(opts Options) (*Conn, error) {
 			}
 			change(false)
 		}),
-		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { c.warn("NATS cannot be reached", err, "") }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { c.warn("cannot be reached", err, "") }),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""
 			if sub != nil {
 				subject = sub.Subject
 			}
-			c.warn("NATS reports an error", err, subject)
+			c.warn("reported an error", err, subject)
 		}),
-	)
+	})
 	if opts.InboxPrefix != "" {
 		natsOpts = append(natsOpts, nats.CustomInboxPrefix(opts.InboxPrefix))
 	}
@@ -140,12 +141,12 @@ func (c *Conn) record(connected bool) bool {
 
 // warn logs an error of the client library, but not again while the same one
 // repeats: a server that is away fails every dial in the same way.
-func (c *Conn) warn(message string, err error, subject string) {
-	text := message + ": " + err.Error() + " " + subject
+func (c *Conn) warn(what string, err error, subject string) {
+	text := what + ": " + err.Error() + " " + subject
 	if last := c.lastWarning.Swap(&text); last != nil && *last == text {
 		return
 	}
-	c.logger.Warn(message, "error", err, "subject", subject)
+	c.logger.Warn("trouble with NATS", "what", what, "error", err, "subject", subject)
 }
 
 // Connected reports whether the connection is up.

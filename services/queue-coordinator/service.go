@@ -58,8 +58,6 @@ type Coordinator struct {
 	registry *prometheus.Registry
 	admin    *admin.Server
 
-	ctx     context.Context // ends when Stop begins
-	cancel  context.CancelFunc
 	working sync.WaitGroup // joining, sweeping
 	conn    atomic.Pointer[bus.Conn]
 	guard   atomic.Pointer[guard.Store]
@@ -68,9 +66,11 @@ type Coordinator struct {
 	db      *database   // nil with Memory
 	server  *rpc.Server // read after working.Wait
 
-	starting sync.Mutex // held by Start, and by Stop before it ends anything
+	starting sync.Mutex // held by Start, and by Stop while it ends everything
+	cancel   context.CancelFunc
 	stopOnce sync.Once
-	stopped  chan struct{}
+	stopping chan struct{} // closed when Stop begins
+	stopped  chan struct{} // closed when all has ended
 	stopErr  error
 }
 
@@ -78,12 +78,11 @@ type Coordinator struct {
 func New(cfg Config, deps Deps) *Coordinator {
 	c := &Coordinator{
 		cfg: cfg, deps: deps, logger: deps.Logger, registry: deps.Registry,
-		stopped: make(chan struct{}),
+		stopping: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	if c.registry == nil {
 		c.registry = admin.NewRegistry()
 	}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.admin = admin.New(admin.Options{
 		Addr: cfg.General.AdminAddr, Checks: c.Checks(), Fail: deps.Fail, Log: deps.Logger,
 		Pprof: cfg.General.AdminPprof, Registry: c.registry,
@@ -98,7 +97,7 @@ func (c *Coordinator) Checks() admin.Checks {
 }
 
 func (c *Coordinator) natsStatus() admin.Status {
-	if c.ctx.Err() != nil {
+	if c.isStopping() {
 		return admin.NotReady("stopping")
 	}
 	if conn := c.conn.Load(); conn == nil || !conn.Connected() {
@@ -133,9 +132,11 @@ func (c *Coordinator) Start(ctx context.Context) error {
 }
 
 func (c *Coordinator) start(ctx context.Context) error {
-	if c.ctx.Err() != nil {
+	if c.isStopping() {
 		return errors.New("the coordinator has been stopped")
 	}
+	run, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
 	opts := c.cfg.NATS.Options(rpc.ServiceName, c.logger)
 	if c.deps.NATS != nil {
 		opts = *c.deps.NATS
@@ -160,30 +161,30 @@ func (c *Coordinator) start(ctx context.Context) error {
 	}
 	pusher := push.New(conn, c.logger, c.registry)
 	if c.deps.Memory {
-		return c.serve(memstore.New(time.Now, pusher.Promoted))
+		return c.serve(run, memstore.New(time.Now, pusher.Promoted))
 	}
-	if c.db, err = c.cfg.Postgres.open(c.ctx); err != nil {
+	if c.db, err = c.cfg.Postgres.open(run); err != nil {
 		return err
 	}
-	c.working.Go(func() { c.join(pusher) })
+	c.working.Go(func() { c.join(run, pusher) })
 	return nil
 }
 
-// join waits until the database is usable, then serves.
-func (c *Coordinator) join(pusher *push.Pusher) {
+// join waits until the database is usable, then serves, unless run ends before.
+func (c *Coordinator) join(run context.Context, pusher *push.Pusher) {
 	delay, last := minRetry, ""
 	for {
-		ctx, cancel := context.WithTimeout(c.ctx, prepareTimeout)
+		ctx, cancel := context.WithTimeout(run, prepareTimeout)
 		err := c.db.prepare(ctx)
 		cancel()
 		if err == nil {
-			err = c.serve(pgstore.New(c.db.pool, pgstore.Options{Promoted: pusher.Promoted, Logger: c.logger}))
+			err = c.serve(run, pgstore.New(c.db.pool, pgstore.Options{Promoted: pusher.Promoted, Logger: c.logger}))
 			if err != nil {
 				c.logger.Error("cannot serve", "error", err)
 			}
 			return
 		}
-		if c.ctx.Err() != nil {
+		if run.Err() != nil {
 			return
 		}
 		if err.Error() != last {
@@ -191,7 +192,7 @@ func (c *Coordinator) join(pusher *push.Pusher) {
 			c.logger.Warn("Postgres is not usable yet; trying on", "error", err)
 		}
 		select {
-		case <-c.ctx.Done():
+		case <-run.Done():
 			return
 		case <-time.After(delay):
 			delay = min(2*delay, maxRetry)
@@ -199,8 +200,9 @@ func (c *Coordinator) join(pusher *push.Pusher) {
 	}
 }
 
-// serve answers edges from a store that is usable.
-func (c *Coordinator) serve(st store.Store) error {
+// serve begins to answer edges, from a store that is usable, and to sweep until
+// run ends.
+func (c *Coordinator) serve(run context.Context, st store.Store) error {
 	opts := guard.Options{Store: st, OnChange: c.interrupted, Logger: c.logger, Registry: c.registry}
 	if c.db != nil {
 		opts.Ping, opts.Restore = c.db.ping, c.db.prepare
@@ -213,7 +215,7 @@ func (c *Coordinator) serve(st store.Store) error {
 		IdleGroup: c.cfg.Queue.IdleGroup.Duration(), Ping: conn.Ping, Logger: c.logger, Registry: c.registry,
 	})
 	c.sweeper.Store(sweeper)
-	c.working.Go(func() { sweeper.Run(c.ctx) })
+	c.working.Go(func() { sweeper.Run(run) })
 	c.server = rpc.New(rpc.Options{
 		Conn: conn, Store: guarded, Limits: limits, Version: version, Unbatched: c.deps.Unbatched,
 		Logger: c.logger, Registry: c.registry,
@@ -242,7 +244,7 @@ func (c *Coordinator) Addr() net.Addr { return c.admin.Addr() }
 // time and more than once.
 func (c *Coordinator) Stop(ctx context.Context) error {
 	c.stopOnce.Do(func() {
-		c.cancel()
+		close(c.stopping)
 		go func() {
 			defer close(c.stopped)
 			c.stopErr = c.stop(ctx)
@@ -256,9 +258,21 @@ func (c *Coordinator) Stop(ctx context.Context) error {
 	}
 }
 
+func (c *Coordinator) isStopping() bool {
+	select {
+	case <-c.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
 func (c *Coordinator) stop(ctx context.Context) error {
 	c.starting.Lock()
 	defer c.starting.Unlock()
+	if c.cancel != nil {
+		c.cancel()
+	}
 	c.working.Wait()
 	var problems []error
 	if c.server != nil {

@@ -179,6 +179,7 @@ func TestStartFailsOnWhatWaitingCannotMend(t *testing.T) {
 
 // exec runs SQL in the database at address.
 func exec(t testing.TB, address, sql string) {
+	t.Helper()
 	conn, err := pgx.Connect(t.Context(), address)
 	require.NoError(t, err)
 	defer conn.Close(context.Background())

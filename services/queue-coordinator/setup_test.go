@@ -36,6 +36,7 @@ type parts struct {
 }
 
 func newParts(t testing.TB) *parts {
+	t.Helper()
 	p := &parts{t: t, port: -1}
 	p.startNATS()
 	u, err := url.Parse(p.nats.ClientURL())
@@ -91,6 +92,7 @@ func (p *parts) ctx() context.Context {
 
 // readyz asks a coordinator whether it is ready.
 func readyz(t testing.TB, c *Coordinator) (ready bool, body string) {
+	t.Helper()
 	response, err := http.Get("http://" + c.Addr().String() + "/readyz")
 	require.NoError(t, err)
 	defer response.Body.Close()
@@ -102,6 +104,7 @@ func readyz(t testing.TB, c *Coordinator) (ready bool, body string) {
 
 // untilReady waits for a coordinator to become ready.
 func untilReady(t testing.TB, c *Coordinator) {
+	t.Helper()
 	require.Eventually(t, func() bool { ready, _ := readyz(t, c); return ready }, patience, 10*time.Millisecond)
 }
 

@@ -50,13 +50,11 @@ type Options struct {
 type Store struct {
 	opts    Options
 	seconds map[string]prometheus.Observer // by operation, read only
-	ctx     context.Context                // ends with Close
-	cancel  context.CancelFunc
 	down    atomic.Bool
 	logged  atomic.Int64 // Unix nanoseconds of the last line about a call
 
 	mu       sync.Mutex
-	watching bool // a goroutine looks after the store
+	cancel   context.CancelFunc // of the goroutine that looks after the store; nil while there is none
 	closed   bool
 	upSince  time.Time
 	delay    time.Duration
@@ -68,7 +66,6 @@ var _ store.Store = (*Store)(nil)
 // New returns a guard of a store that is up.
 func New(opts Options) *Store {
 	s := &Store{opts: opts, seconds: make(map[string]prometheus.Observer)}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "ccnq_coordinator_store_seconds",
 		Help:    "Duration of one call of the store, which serves a whole batch.",
@@ -97,8 +94,10 @@ func (s *Store) Up() bool { return !s.down.Load() }
 func (s *Store) Close() {
 	s.mu.Lock()
 	s.closed = true
+	if s.cancel != nil {
+		s.cancel()
+	}
 	s.mu.Unlock()
-	s.cancel()
 	s.watchers.Wait()
 	s.opts.Store.Close()
 }
@@ -165,40 +164,42 @@ func (s *Store) watch(isLost bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.watching || s.closed {
+	if s.cancel != nil || s.closed {
 		return
 	}
-	s.watching = true
-	s.watchers.Go(s.look)
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.watchers.Go(func() { s.look(ctx) })
 }
 
 // look pings a store that is suspected, and restores one that is down.
-func (s *Store) look() {
-	if s.Up() && s.try(s.opts.Ping, pingTimeout) != nil {
+func (s *Store) look(ctx context.Context) {
+	if s.Up() && try(ctx, s.opts.Ping, pingTimeout) != nil {
 		s.markDown()
 	}
 	for {
 		s.mu.Lock()
 		if s.Up() || s.closed {
-			s.watching = false
+			s.cancel()
+			s.cancel = nil
 			s.mu.Unlock()
 			return
 		}
 		delay := s.nextDelay()
 		s.mu.Unlock()
 		select {
-		case <-s.ctx.Done():
+		case <-ctx.Done():
 			continue
 		case <-time.After(delay):
 		}
-		if s.try(s.opts.Restore, restoreTimeout) == nil {
+		if try(ctx, s.opts.Restore, restoreTimeout) == nil {
 			s.markUp()
 		}
 	}
 }
 
-func (s *Store) try(f func(context.Context) error, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(s.ctx, timeout)
+func try(ctx context.Context, f func(context.Context) error, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return f(ctx)
 }

@@ -90,7 +90,11 @@ func (m *metrics) register(registry prometheus.Registerer, inFlight map[string]f
 	}
 }
 
-func (m *metrics) count(op, result string) { m.counters[[2]string{op, result}].Inc() }
+func (m *metrics) count(op, result string) {
+	if counter, ok := m.counters[[2]string{op, result}]; ok {
+		counter.Inc()
+	}
+}
 
 // refusals counts messages that cannot be decoded and logs one a second.
 type refusals struct {

@@ -186,6 +186,7 @@ func TestBadMessagesAreRefusedAndLoggedOnce(t *testing.T) {
 }
 
 func counter(t testing.TB, registry *prometheus.Registry, op, result string) float64 {
+	t.Helper()
 	families, err := registry.Gather()
 	require.NoError(t, err)
 	for _, family := range families {

@@ -30,6 +30,7 @@ type system struct {
 }
 
 func newSystem(t testing.TB) *system {
+	t.Helper()
 	server, err := embed.Start(embed.Options{})
 	require.NoError(t, err)
 	t.Cleanup(server.Stop)

@@ -32,6 +32,7 @@ type sweeping struct {
 }
 
 func start(t *testing.T) *sweeping {
+	t.Helper()
 	s := &sweeping{promoted: make(chan store.Promotion, 100)}
 	s.counting = &counting{Store: memstore.New(time.Now, func(promotions []store.Promotion) {
 		for _, p := range promotions {
@@ -68,6 +69,7 @@ func (s *sweeping) admit(edge string, n byte) (decision wire.Decision) {
 
 // status is one status of an edge with what it has.
 func (s *sweeping) status(t *testing.T, edge string, waiting, active []wire.RequestID) {
+	t.Helper()
 	_, err := s.Status(t.Context(), limits, store.Status{EdgeID: edge, Epoch: 1, Waiting: waiting, Active: active})
 	require.NoError(t, err)
 }
