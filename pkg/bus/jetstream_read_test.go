@@ -46,7 +46,7 @@ func TestReader(t *testing.T) {
 			s := spec
 			s.Memory = memory
 			created := ensure(t, c, s).Created
-			const n = 2*readerBatch + 345
+			const n = readerBatch + 345
 			fill(t, c, n)
 			r := open(t, c, 11)
 			require.Equal(t, created, r.Stream().Created)
@@ -85,7 +85,7 @@ func TestReaderOfLargeMessages(t *testing.T) {
 	t.Parallel()
 	c := streams(t)
 	ensure(t, c, spec)
-	puts := make([]Put, 60)
+	puts := make([]Put, 36)
 	for i := range puts {
 		puts[i] = Put{Subject: "s.large", Data: make([]byte, 300<<10)}
 	}
@@ -184,15 +184,15 @@ func TestDirectGetPage(t *testing.T) {
 			page, err := DirectGetPage(deadline(t), c.Conn, "S", 1, 10, "s.>")
 			require.NoError(t, err)
 			require.Equal(t, Page{Messages: []StreamMessage{}, Done: true}, page)
-			fill(t, c, 1_000)
+			fill(t, c, 500)
 			// Holes, and subjects that came again.
-			results, err := PutAll(deadline(t), c.Conn, []Put{{Subject: "s.0"}, {Subject: "s.500", Data: []byte("again")}})
+			results, err := PutAll(deadline(t), c.Conn, []Put{{Subject: "s.0"}, {Subject: "s.250", Data: []byte("again")}})
 			require.NoError(t, err)
 			require.NoError(t, results[1].Err)
 
 			got, next, pages := map[string]string{}, uint64(0), 0
 			for done := false; !done; pages++ {
-				page, err := DirectGetPage(deadline(t), c.Conn, "S", next, 300, "s.>")
+				page, err := DirectGetPage(deadline(t), c.Conn, "S", next, 150, "s.>")
 				require.NoError(t, err)
 				for _, m := range page.Messages {
 					require.NotContains(t, got, m.Subject)
@@ -202,10 +202,10 @@ func TestDirectGetPage(t *testing.T) {
 				}
 				next, done = page.Next, page.Done
 			}
-			require.Len(t, got, 1_000)
+			require.Len(t, got, 500)
 			require.Equal(t, 4, pages)
-			require.Equal(t, "again", got["s.500"])
-			require.Equal(t, "999", got["s.999"])
+			require.Equal(t, "again", got["s.250"])
+			require.Equal(t, "499", got["s.499"])
 
 			page, err = DirectGetPage(deadline(t), c.Conn, "S", 1, 300, "s.7")
 			require.NoError(t, err)
