@@ -1,0 +1,156 @@
+package ccnq
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ccnq/ccnq/pkg/config"
+)
+
+// settings for a program that takes free ports and queues PDF files.
+func settings(t *testing.T, upstream string) map[string]string {
+	t.Helper()
+	rules := filepath.Join(t.TempDir(), "rules.json")
+	require.NoError(t, os.WriteFile(rules, []byte(`[[{"target":"path","matchType":"endsWith","value":".pdf"}]]`), 0o600))
+	return map[string]string{
+		"CCNQ_UPSTREAM_URL":                upstream,
+		"CCNQ_PORT":                        "0",
+		"CCNQ_ADMIN_ADDR":                  "127.0.0.1:0",
+		"CCNQ_NATS_LISTEN":                 "off",
+		"CCNQ_DATA_DIR":                    t.TempDir(),
+		"CCNQ_SHUTDOWN_DELAY_MS":           "0",
+		"CCNQ_QUEUE_ENABLED":               "true",
+		"CCNQ_QUEUE_RULES_FILE":            rules,
+		"CCNQ_QUEUE_MAX_PENDING_PER_GROUP": "0",
+	}
+}
+
+func load(t *testing.T, vars map[string]string) Config {
+	t.Helper()
+	var environ []string
+	for name, value := range vars {
+		environ = append(environ, name+"="+value)
+	}
+	var cfg Config
+	require.NoError(t, cfg.Load(environ))
+	return cfg
+}
+
+func start(t *testing.T, cfg Config) *Program {
+	t.Helper()
+	p, err := New(cfg, Deps{Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		require.NoError(t, p.Stop(ctx))
+	})
+	require.NoError(t, p.Start(t.Context()))
+	return p
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(url)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(body)
+}
+
+// One place in the group and no line: while one report is being served the
+// next is refused, other pages pass, and afterwards there is room again.
+func TestTheGateWorksInOneProcess(t *testing.T) {
+	t.Parallel()
+	entered, finish := make(chan struct{}), make(chan struct{})
+	origin := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow.pdf" {
+			entered <- struct{}{}
+			<-finish
+		}
+	}))
+	defer origin.Close()
+	p := start(t, load(t, settings(t, origin.URL)))
+	base := "http://" + p.Addr().String()
+
+	first := make(chan int)
+	go func() {
+		status := 0
+		if resp, err := http.Get(base + "/slow.pdf"); err == nil {
+			status = resp.StatusCode
+			_ = resp.Body.Close()
+		}
+		first <- status
+	}()
+	<-entered
+	status, body := get(t, base+"/other.pdf")
+	require.Equal(t, http.StatusTooManyRequests, status, body)
+	status, _ = get(t, base+"/page")
+	require.Equal(t, http.StatusOK, status, "out of scope")
+	close(finish)
+	require.Equal(t, http.StatusOK, <-first)
+	require.Eventually(t, func() bool {
+		status, _ := get(t, base+"/other.pdf")
+		return status == http.StatusOK
+	}, 10*time.Second, 10*time.Millisecond)
+	http.DefaultClient.CloseIdleConnections()
+
+	status, body = get(t, fmt.Sprintf("http://%s/readyz", p.AdminAddr()))
+	require.Equal(t, http.StatusOK, status, body)
+	_, body = get(t, fmt.Sprintf("http://%s/metrics", p.AdminAddr()))
+	require.Contains(t, body, `ccnq_requests_total{status="4xx",verdict="queue-full"}`)
+	require.Contains(t, body, "ccnq_coordinator_requests_total")
+}
+
+func TestTheTokenIsMadeOnceAndPrivate(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), tokenFile)
+	token, err := ensureToken(file)
+	require.NoError(t, err)
+	require.Len(t, token, 32)
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	again, err := ensureToken(file)
+	require.NoError(t, err)
+	require.Equal(t, token, again)
+
+	require.NoError(t, os.WriteFile(file, []byte("short"), 0o600))
+	_, err = ensureToken(file)
+	require.ErrorContains(t, err, "holds no token")
+}
+
+func TestListenOn(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[config.Addr]int{"off": 0, "127.0.0.1:4222": 4222, "127.0.0.1:0": -1} {
+		_, port, err := listenOn(addr)
+		require.NoError(t, err)
+		require.Equal(t, want, port, addr)
+	}
+}
+
+func TestNothingIsLeftOfAProgramThatCannotStart(t *testing.T) {
+	t.Parallel()
+	vars := settings(t, "http://127.0.0.1:1")
+	vars["CCNQ_QUEUE_RULES_FILE"] = filepath.Join(t.TempDir(), "missing.json")
+	_, err := New(load(t, vars), Deps{Logger: slog.New(slog.DiscardHandler)})
+	require.ErrorContains(t, err, "CCNQ_QUEUE_RULES_FILE")
+}
+
+func TestAllConfigsAreDocumented(t *testing.T) {
+	t.Parallel()
+	_, err := config.Fields(AllConfigs()...)
+	require.NoError(t, err)
+}
