@@ -183,9 +183,9 @@ func (s *Store) submit(ctx context.Context, b batch) {
 // attempt makes one transaction of the batch. Ops that ran out of time with
 // others go back to rest, for the others' sake.
 func (s *Store) attempt(ctx context.Context, b batch, index map[wire.RequestID]int, rest *batch) {
-	events, err := s.call(ctx, b, lockTimeout, waitForLocks)
+	events, err := s.call(ctx, b, firstTry)
 	if errors.Is(err, errLocked) {
-		events, err = s.call(ctx, b, lockTimeout, skipLocked)
+		events, err = s.call(ctx, b, secondTry)
 	}
 	switch {
 	case err == nil:

@@ -25,16 +25,30 @@ var (
 // connection is given up: the database does not answer at all.
 const grace = 250 * time.Millisecond
 
-// locking says what a call does about groups that somebody else has locked.
-type locking bool
+// form is how a call takes its locks.
+type form struct {
+	// lock is how long it waits for each.
+	lock time.Duration
+	// skip leaves out groups that are locked. (A lock on a single request, or
+	// on a group that is new, cannot be left out and fails the call.)
+	skip bool
+	// renew also renews the leases of the edges, and keeps those rows locked
+	// until the call ends. Forms that may run long and often do not.
+	renew bool
+}
 
-const (
-	waitForLocks locking = false
-	skipLocked   locking = true
+var (
+	firstTry  = form{lock: 200 * time.Millisecond, renew: true}
+	secondTry = form{lock: 200 * time.Millisecond, skip: true}
+	// The slow lane tries all its groups together, then those that are locked
+	// each apart: waiting is what gets a turn at a row that others lock all
+	// the time for short.
+	together = form{lock: 20 * time.Millisecond, skip: true}
+	apart    = form{lock: 20 * time.Millisecond}
 )
 
 // call runs the function for the batch, whose ids are distinct.
-func (s *Store) call(ctx context.Context, b batch, lock time.Duration, how locking) ([]queuedb.QueueEvent, error) {
+func (s *Store) call(ctx context.Context, b batch, how form) ([]queuedb.QueueEvent, error) {
 	var (
 		ids    = make([]wire.RequestID, len(b.ops))
 		groups = make([]string, len(b.ops))
@@ -44,23 +58,21 @@ func (s *Store) call(ctx context.Context, b batch, lock time.Duration, how locki
 	for i := range b.ops {
 		ids[i], groups[i], edges[i] = b.ops[i].ID, b.ops[i].Group, b.ops[i].EdgeID
 	}
-	if how == waitForLocks {
-		// The other form may run long and often: it renews no lease, so that
-		// it never keeps a lease locked.
+	if how.renew {
 		lease = &b.limits.Lease
 	}
 	limit := time.Until(b.soonest())
-	return run(ctx, s, b.kind.String(), limit, lock, func(ctx context.Context, db queuedb.DBTX) ([]queuedb.QueueEvent, error) {
+	return run(ctx, s, b.kind.String(), limit, how.lock, func(ctx context.Context, db queuedb.DBTX) ([]queuedb.QueueEvent, error) {
 		switch b.kind {
 		case release:
 			return s.queries.ReleaseAndPromote(ctx, db, queuedb.ReleaseAndPromoteParams{
 				Ids: ids, Groups: groups, Edges: edges, MaxServed: int32(b.limits.MaxServed),
-				Lease: lease, Skip: bool(how), Now: s.now(),
+				Lease: lease, Skip: how.skip, Now: s.now(),
 			})
 		case cancel:
 			return s.queries.ExpirePending(ctx, db, queuedb.ExpirePendingParams{
 				Ids: ids, Groups: groups, Edges: edges, MaxServed: int32(b.limits.MaxServed),
-				Lease: lease, Skip: bool(how), Now: s.now(),
+				Lease: lease, Skip: how.skip, Now: s.now(),
 			})
 		default:
 			modes := make([]string, len(b.ops))
@@ -70,7 +82,7 @@ func (s *Store) call(ctx context.Context, b batch, lock time.Duration, how locki
 			return s.queries.Admit(ctx, db, queuedb.AdmitParams{
 				Ids: ids, Groups: groups, Edges: edges, Modes: modes,
 				MaxServed: int32(b.limits.MaxServed), MaxPending: int32(b.limits.MaxPending),
-				Lease: lease, Stale: b.limits.StaleActive, Skip: bool(how), Now: s.now(),
+				Lease: lease, Stale: b.limits.StaleActive, Skip: how.skip, Now: s.now(),
 			})
 		}
 	})

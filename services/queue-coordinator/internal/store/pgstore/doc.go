@@ -25,8 +25,8 @@
 //   - A call waits for locks no longer than 200 ms. Then it is made again in a
 //     form that leaves out the groups that are locked.
 //   - The items left out go to the slow lane: one goroutine that tries again
-//     every 20 ms, without waiting in the database, until the item's deadline
-//     ([store.ErrBusy]).
+//     every 20 ms or so, never waiting for a lock for longer than that, until
+//     the item's deadline ([store.ErrBusy]).
 //   - While a group is known to be locked, its new items go there directly.
 //
 // # Failure

@@ -18,9 +18,6 @@ const (
 	// MaxBatch is the greatest number of items of one transaction, so that
 	// locks are not held for long. Larger batches are split.
 	MaxBatch = 1000
-
-	// lockTimeout is how long a call waits for rows that others have locked.
-	lockTimeout = 200 * time.Millisecond
 )
 
 // Options are what a [Store] needs besides the database.

@@ -15,12 +15,9 @@ import (
 const (
 	// retryEvery is the pause between two rounds of the slow lane.
 	retryEvery = 20 * time.Millisecond
-	// slowLock is how long the slow lane waits for a lock that SKIP LOCKED
-	// does not skip: one on a single request, or on a group that is new.
-	slowLock = 20 * time.Millisecond
-	// aloneAtMost is how many groups that turn out to be locked a round tries
-	// alone, after they could not be tried together.
-	aloneAtMost = 8
+	// apartAtMost is how many groups that turn out to be locked a round tries
+	// apart, so that a round is short however many there are.
+	apartAtMost = 8
 	// remember is how long a group counts as locked after it was last seen so.
 	remember = 30 * time.Second
 	// slowRoom is the number of ops that may wait; more get ErrBusy at once.
@@ -46,7 +43,7 @@ type slowLane struct {
 	ops     int
 	running bool
 
-	turn int // which group is tried alone first; the goroutine's
+	turn int // which group is tried apart first; the goroutine's
 }
 
 func (l *slowLane) init(s *Store) {
@@ -215,36 +212,32 @@ func (l *slowLane) round(b batch) {
 		b.fail(store.ErrClosed)
 		return
 	}
-	var locked batch
+	locked := batch{kind: b.kind, limits: b.limits}
 	for b.expire(time.Now(), store.ErrBusy); len(b.ops) > 0; {
 		next, index := b.round()
-		if busy := l.try(next, index, l.alone); len(busy.ops) > 0 {
-			locked.kind, locked.limits = busy.kind, busy.limits
-			locked.ops = append(locked.ops, busy.ops...)
-		}
+		locked.ops = append(locked.ops, l.apart(l.try(next, index, together)).ops...)
 	}
 	l.addAgain(locked)
 }
 
-// try makes one transaction of the batch and returns the ops that are locked.
-// Failed decides what to do if it was a lock that made them all fail.
-func (l *slowLane) try(b batch, index map[wire.RequestID]int, failed func(batch) batch) (locked batch) {
-	events, err := l.s.call(l.ctx, b, slowLock, skipLocked)
+// try makes one transaction of the batch and returns the ops that are locked,
+// which may be all of them.
+func (l *slowLane) try(b batch, index map[wire.RequestID]int, how form) (locked batch) {
+	events, err := l.s.call(l.ctx, b, how)
 	switch {
 	case err == nil:
 		locked = l.s.deliver(b, index, events)
 		l.unmark(b, locked)
 		return locked
 	case errors.Is(err, errLocked) || errors.Is(err, errTimeout):
-		return failed(b)
+		return b
 	}
 	b.fail(err)
 	return batch{}
 }
 
-// alone tries each group of the batch for itself, because one of them is
-// locked in a way that fails them all together.
-func (l *slowLane) alone(b batch) (locked batch) {
+// apart tries each group of the batch, whose ids are distinct, for itself.
+func (l *slowLane) apart(b batch) (locked batch) {
 	locked = batch{kind: b.kind, limits: b.limits}
 	var order []string
 	byGroup := make(map[string]batch)
@@ -260,9 +253,11 @@ func (l *slowLane) alone(b batch) (locked batch) {
 	failures := 0
 	for i := range order {
 		group := byGroup[order[(l.turn+i)%len(order)]]
-		if failures < aloneAtMost {
+		if failures < apartAtMost {
 			next, index := group.round()
-			group = l.try(next, index, func(b batch) batch { failures++; return b })
+			if group = l.try(next, index, apart); len(group.ops) > 0 {
+				failures++
+			}
 		}
 		locked.ops = append(locked.ops, group.ops...)
 	}

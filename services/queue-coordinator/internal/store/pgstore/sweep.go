@@ -108,7 +108,7 @@ func guarded[T any](ctx context.Context, s *Store, name string,
 	if deadline, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(deadline))
 	}
-	out, err := run(ctx, s, name, limit, lockTimeout, query)
+	out, err := run(ctx, s, name, limit, firstTry.lock, query)
 	if err != nil {
 		return none, public(err)
 	}
