@@ -218,7 +218,7 @@ func TestPromotesAtStart(t *testing.T) {
 				func(int, store.AdmitResult) {})
 		}
 		raised := limits
-		raised.MaxServed = 2
+		raised.MaxServed, raised.Lease = 2, time.Minute
 		s := New(Options{
 			Store: m, Limits: raised, Every: time.Minute, IdleGroup: time.Hour,
 			Ping:   func(context.Context) error { return nil },
