@@ -236,33 +236,27 @@ func TestBreakerIgnoresClientsThatLeave(t *testing.T) {
 	})
 }
 
-// One of two coordinators is frozen: it gets every second message. As long as
-// the other answers, the queue decides.
+// One of two coordinators is frozen and got both questions of several requests
+// in a row. As long as the other answers, the queue decides.
 func TestBreakerStaysClosedWhileAnotherAnswers(t *testing.T) {
 	t.Parallel()
 	run(t, nil, func(w *world) {
 		t := w.t
-		frozen := map[int]bool{}
-		for _, n := range []int{1, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14} {
-			frozen[n] = true
+		pass(300 * time.Millisecond) // away from the status messages
+		w.co.tell(func(c *coordinator) { c.onAdmit = func(*admitCall) {} })
+		var unlucky []*visitor
+		for range 2 * breakerFailures {
+			unlucky = append(unlucky, w.arrive(groupA, nil))
 		}
-		n := 0
-		w.co.tell(func(c *coordinator) {
-			c.onAdmit = func(call *admitCall) {
-				if n++; !frozen[n] {
-					call.Reply(admitted)
-				}
-			}
-		})
-		// Four requests in a row meet it with both their questions; the status
-		// of each second is answered.
-		for range 10 {
-			w.enter(groupA, nil)
-			pass(askAgain)
+		pass(testAdmitTimeout - 100*time.Millisecond)
+		w.co.tell(func(c *coordinator) { c.onAdmit = nil })
+		w.is(w.arrive(groupA, nil), Admitted)
+		pass(100 * time.Millisecond)
+		for _, v := range unlucky {
+			require.Equal(t, CauseTimeout, w.is(v, FailOpen).Cause)
 		}
-		pass(2 * time.Second)
 		require.Empty(t, w.gate.Degraded())
-		require.Greater(t, n, 14)
+		w.is(w.arrive(groupA, nil), Admitted)
 	})
 }
 

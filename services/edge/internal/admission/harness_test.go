@@ -61,7 +61,6 @@ func run(t *testing.T, change func(*Options), play func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, change)
 		w.co.serve()
-		synctest.Wait()
 		require.NoError(t, w.gate.Start())
 		t.Cleanup(func() {
 			for _, v := range w.visitors {
@@ -329,6 +328,7 @@ type coordinator struct {
 	statuses []wire.StatusRequest
 }
 
+// serve returns when the coordinator can be reached.
 func (c *coordinator) serve() {
 	service, err := bus.NewService(c.conn, "coordinator", "1.0.0", func(_ string, err error) {
 		c.t.Errorf("the gate sent what is not valid: %v", err)
@@ -364,6 +364,7 @@ func (c *coordinator) serve() {
 		c.mu.Unlock()
 		answer(c, call, handle, reply)
 	}))
+	synctest.Wait()
 }
 
 func answer[Req, Resp wire.Message](c *coordinator, call *bus.Call[Req, Resp], handle func(*bus.Call[Req, Resp]), reply Resp) {

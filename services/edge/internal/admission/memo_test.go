@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -348,25 +349,27 @@ func TestFloodSurvivesTheOneThatAsks(t *testing.T) {
 	})
 }
 
-// Clients that keep leaving cannot hold up another of their group for longer
-// than the admit timeout.
-func TestFloodThatLeavesHoldsUpNobody(t *testing.T) {
+// Whatever happens to those that ask, nobody awaits them for longer than the
+// admit timeout.
+func TestFloodAwaitsWithPatience(t *testing.T) {
 	t.Parallel()
 	run(t, nil, func(w *world) {
 		t := w.t
 		narrow(t, w)
-		w.co.tell(func(c *coordinator) { c.onAdmit = func(*admitCall) {} })
-		first := w.arrive(groupA, nil)
-		second := w.arrive(groupA, nil)
-		asked := len(w.co.asked())
-		pass(testAdmitTimeout / 2)
-		third := w.arrive(groupA, nil)
-		first.leave() // second or third asks now
-		synctest.Wait()
-		w.co.tell(func(c *coordinator) { c.onAdmit = nil; c.admit = admitted })
-		pass(testAdmitTimeout/2 + askAgain)
-		w.is(second, Admitted)
-		w.is(third, Admitted)
-		require.Greater(t, len(w.co.asked()), asked)
+		group := w.gate.groups.pin(groupA)
+		asks := group.approach(time.Now(), false) // and gets no answer
+		require.NotNil(t, asks.probe)
+		v := w.arrive(groupA, nil)
+		pass(testAdmitTimeout - 1)
+		w.undecided(v)
+		require.Len(t, w.co.asked(), 1)
+		w.co.tell(func(c *coordinator) { c.admit = admitted })
+		pass(1)
+		require.Equal(t, testAdmitTimeout, w.is(v, Admitted).Waited)
+		require.Len(t, w.co.asked(), 2)
+		group.learned(asks, wire.AdmitReply{}, context.Canceled, true, time.Now())
+		group.unpin()
+		w.finish(v)
+		w.clean()
 	})
 }
