@@ -200,8 +200,20 @@ func stop(t testing.TB, service interface{ Stop(context.Context) error }) {
 // ones and waiting ones.
 func (c *Cluster) Rows(t testing.TB) (active, pending int) {
 	t.Helper()
-	return count(t, c.db.Config(), "SELECT count(*) FROM active_request"),
-		count(t, c.db.Config(), "SELECT count(*) FROM pending_request")
+	return Rows(t, c.db.Config())
+}
+
+// Rows is [Cluster.Rows] for any database.
+func Rows(t testing.TB, cfg *pgx.ConnConfig) (active, pending int) {
+	t.Helper()
+	return count(t, cfg, "SELECT count(*) FROM active_request"), count(t, cfg, "SELECT count(*) FROM pending_request")
+}
+
+// RowsOf is [Rows] for one group.
+func RowsOf(t testing.TB, cfg *pgx.ConnConfig, group string) (active, pending int) {
+	t.Helper()
+	return count(t, cfg, "SELECT count(*) FROM active_request WHERE ip_group = $1", group),
+		count(t, cfg, "SELECT count(*) FROM pending_request WHERE ip_group = $1", group)
 }
 
 // count runs a query for one number.

@@ -50,9 +50,13 @@ func (l *Log) Lines(t testing.TB, message string) []map[string]any {
 	return found
 }
 
+// shown is how much of a log a failed test shows.
+const shown = 8 << 10
+
 func (l *Log) showIfFailed(t testing.TB, who string) {
 	if t.Failed() {
-		t.Logf("log of the %s:\n%s", who, l.Text())
+		text := l.Text()
+		t.Logf("log of the %s, its end:\n%s", who, text[max(0, len(text)-shown):])
 	}
 }
 

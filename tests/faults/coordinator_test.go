@@ -1,0 +1,61 @@
+package faults
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ccnq/ccnq/tests/internal/await"
+)
+
+// TestCoordinator_Killed: another answers, and nobody passes undecided for it.
+func TestCoordinator_Killed(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	stream := s.drive(s.edges...)
+	stream.more(t, 20)
+	s.coordinators[0].Kill(t)
+	stream.more(t, 50)
+	require.True(t, s.limitsHold())
+	stream.wellServed(t)
+	require.Zero(t, s.sum("ccnq_queue_fail_open_total"), "the request asks once more and another answers")
+	for _, e := range s.edges {
+		require.Equal(t, "ok", e.Part(t, "queue"))
+	}
+	s.empty()
+}
+
+// TestCoordinator_Frozen: NATS goes on sending it its share until it notices;
+// the others answer what they are asked, and what nobody answers passes.
+func TestCoordinator_Frozen(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	stream := s.drive(s.edges...)
+	stream.more(t, 20)
+	s.coordinators[0].Freeze(t)
+	stream.more(t, outage)
+	await.True(t, "the limits hold without it", s.limitsHold)
+	s.coordinators[0].Thaw(t)
+	await.True(t, "it is ready again", func() bool { return s.coordinators[0].Ready(t) })
+	s.comesBack()
+	stream.wellServed(t)
+	s.empty()
+}
+
+// TestCoordinator_AllFrozen is an outage like any other; thawed, they take
+// nobody for dead whom they have not heard meanwhile.
+func TestCoordinator_AllFrozen(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	each := func(do func(i int)) func() {
+		return func() {
+			for i := range s.coordinators {
+				do(i)
+			}
+		}
+	}
+	s.outageOf(
+		each(func(i int) { s.coordinators[i].Freeze(t) }),
+		each(func(i int) { s.coordinators[i].Thaw(t) }),
+	)
+}

@@ -1,0 +1,59 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// packages are the commands that tests run; each binary has the last part of
+// the name that is no version.
+var packages = []string{
+	"github.com/ccnq/ccnq/services/edge/cmd/ccnq-edge",
+	"github.com/ccnq/ccnq/services/queue-coordinator/cmd/ccnq-queue-coordinator",
+	"github.com/nats-io/nats-server/v2",
+}
+
+var dir string // of the binaries
+
+// build makes the binaries, once for the process.
+var build = sync.OnceValue(func() error {
+	var err error
+	if dir, err = os.MkdirTemp("", "ccnq-faults-"); err != nil {
+		return err
+	}
+	cmd := exec.Command("go", append([]string{"build", "-o", dir + string(filepath.Separator)}, packages...)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the commands: %w: %s", err, out)
+	}
+	return nil
+})
+
+// Path returns the path of a binary.
+func Path(t testing.TB, binary string) string {
+	t.Helper()
+	require.NoError(t, build())
+	return filepath.Join(dir, binary)
+}
+
+// Main runs the tests, looks for goroutines that they left behind, and removes
+// the binaries.
+func Main(m *testing.M) {
+	if err := build(); err != nil { // now, so that no test's time counts it
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := os.RemoveAll(dir); err != nil && code == 0 {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+		os.Exit(code)
+	}))
+}
