@@ -79,7 +79,7 @@ func (s *Service) end() {
 // Call is one request that waits for its answer. It must be answered exactly
 // once, from any goroutine.
 type Call[Req, Resp wire.Message] struct {
-	// Edge is who asks: the id in the subject.
+	// Edge is who asks: the id in the subject; empty if the pattern has none.
 	Edge string
 	// Request is what it asks, validated.
 	Request Req
@@ -90,8 +90,8 @@ type Call[Req, Resp wire.Message] struct {
 	service *Service
 }
 
-// Handle answers the requests on subjects of a pattern of package wire.
-// Handler is called for one request at a time and must not block: it answers
+// Handle answers the requests on subjects of a pattern of package wire, with an
+// asterisk for the id of an edge or without one. Handler is called for one request at a time and must not block: it answers
 // later, through the call.
 func Handle[Req, Resp wire.Message](s *Service, name, pattern string, handler func(*Call[Req, Resp])) error {
 	err := s.micro.AddEndpoint(name, micro.HandlerFunc(func(r micro.Request) {
@@ -100,7 +100,10 @@ func Handle[Req, Resp wire.Message](s *Service, name, pattern string, handler fu
 		}
 		call := &Call[Req, Resp]{Received: time.Now(), reply: r.Reply(), service: s}
 		var err error
-		if call.Edge, err = wire.EdgeOf(pattern, r.Subject()); err == nil {
+		if strings.Contains(pattern, "*") {
+			call.Edge, err = wire.EdgeOf(pattern, r.Subject())
+		}
+		if err == nil {
 			call.Request, err = wire.Decode[Req](r.Data())
 		}
 		if err != nil {

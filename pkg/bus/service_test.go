@@ -97,3 +97,22 @@ func TestNamesAreChecked(t *testing.T) {
 	_, err = NewService(c.Conn, serviceName, "one", nil)
 	require.ErrorContains(t, err, "register service")
 }
+
+func TestHandleWithoutAnEdge(t *testing.T) {
+	t.Parallel()
+	s := server(t, embed.Options{})
+	c := connectTo(t, s)
+	service, _ := serve(t, c, pending)
+	edges := make(chan string, 1)
+	require.NoError(t, Handle(service, "list", wire.SubjectList, func(call *Call[wire.ListRequest, wire.ListReply]) {
+		edges <- call.Edge
+		call.Reply(wire.ListReply{Next: "n"})
+	}))
+	require.NoError(t, c.Ping(deadline(t)))
+	reply, err := Request[wire.ListRequest, wire.ListReply](deadline(t), c.Conn, wire.SubjectList, wire.ListRequest{})
+	require.NoError(t, err)
+	require.Equal(t, "n", reply.Next)
+	require.Empty(t, <-edges)
+	_, err = Request[wire.ListRequest, wire.ListReply](deadline(t), c.Conn, wire.SubjectList, wire.ListRequest{Limit: -1})
+	require.Equal(t, CodeInvalid, CodeOf(err))
+}
