@@ -72,7 +72,7 @@ func (c *call) admit(item *store.AdmitItem) store.AdmitResult {
 }
 
 // reconsider gives rejected items a second chance if their group holds stale
-// requests, and tells the others how long the group will be full.
+// requests, and tells those that stay rejected how long the group will be full.
 func (c *call) reconsider(items []store.AdmitItem, results []store.AdmitResult) {
 	freed := 0
 	for i := range results {
@@ -82,10 +82,8 @@ func (c *call) reconsider(items []store.AdmitItem, results []store.AdmitResult) 
 	}
 	c.settle()
 	for i := range results {
-		if results[i].Decision != wire.Rejected {
-			continue
-		}
-		if freed > 0 {
+		if freed > 0 && results[i].Err == nil {
+			// Not only the rejected: a queued one may have been promoted.
 			results[i] = c.admit(&items[i])
 		}
 		if results[i].Decision == wire.Rejected {

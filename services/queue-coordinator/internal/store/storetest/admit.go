@@ -185,6 +185,18 @@ func exerciseAdmit(t *testing.T, newState func(testing.TB) State) {
 		b.requireTotals(2, 1) // 3 and 2; 4
 	})
 
+	t.Run("RejectionMayPromoteItsOwnBatch", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t, newState)
+		b.limits.MaxServed, b.limits.MaxPending = 1, 1
+		b.admit(of("dead", item(1)))
+		b.clock.advance(b.limits.StaleActive + time.Second)
+		require.Equal(t, []wire.Decision{admitted, queued, rejected}, b.admit(item(2), item(3), item(4)),
+			"2 was queued until 3 was rejected and 1 reclaimed")
+		b.requirePromoted(2)
+		b.requireTotals(1, 1)
+	})
+
 	t.Run("RejectionSparesALiveEdge", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t, newState)
