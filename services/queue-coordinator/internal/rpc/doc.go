@@ -11,6 +11,11 @@
 // reached ([bus.CodeUnavailable]). Then nobody decided, and the edge may ask
 // again: every request is idempotent.
 //
+// A process that stood still finds messages that are as old as the gap and
+// cannot tell them from new ones. For half a second it decides on no admit:
+// most are of requests that ended long ago, and each would keep a place until
+// its edge's next status frees it.
+//
 // # Order
 //
 // The store hands over promotions before the results of the call that caused

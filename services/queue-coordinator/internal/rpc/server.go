@@ -56,6 +56,9 @@ type Server struct {
 	metrics *metrics
 	refused *refusals
 	service *bus.Service
+	pulse   *pulse
+
+	stopPulse context.CancelFunc
 
 	admits   *batch.Batcher[*admitCall]
 	cancels  *batch.Batcher[*cancelCall]
@@ -71,7 +74,7 @@ type (
 
 // New returns a server that serves nothing yet.
 func New(opts Options) *Server {
-	s := &Server{opts: opts, metrics: newMetrics()}
+	s := &Server{opts: opts, metrics: newMetrics(), stopPulse: func() {}}
 	s.refused = &refusals{logger: opts.Logger, metrics: s.metrics}
 	s.admits = batch.New(batchOptions(s, opAdmit, s.runAdmits, failCall[wire.AdmitRequest, wire.AdmitReply]))
 	s.cancels = batch.New(batchOptions(s, opCancel, s.runCancels, failCall[wire.CancelRequest, wire.CancelReply]))
@@ -113,6 +116,10 @@ func (s *Server) Start() error {
 		return err
 	}
 	s.service = service
+	ctx, cancel := context.WithCancel(context.Background())
+	s.stopPulse = cancel
+	s.pulse = newPulse()
+	go s.pulse.run(ctx)
 	return errors.Join(
 		bus.Handle(service, opAdmit, wire.SubjectAdmit, s.admit),
 		bus.Handle(service, opCancel, wire.SubjectCancel, s.cancel),
@@ -128,6 +135,7 @@ func (s *Server) Stop() error {
 	if s.service != nil {
 		err = s.service.Stop()
 	}
+	s.stopPulse()
 	s.admits.Stop()
 	s.cancels.Stop()
 	s.releases.Stop()
@@ -135,7 +143,13 @@ func (s *Server) Stop() error {
 	return err
 }
 
+// admit drops what waited while this process stood still: its request is over,
+// or has been admitted by another coordinator, and would take a place in vain.
 func (s *Server) admit(call *admitCall) {
+	if s.pulse.stale() {
+		s.metrics.count(opAdmit, string(failCall(call, batch.ErrExpired)))
+		return
+	}
 	s.admits.Submit(call, call.Received.Add(call.Request.Budget()))
 }
 
