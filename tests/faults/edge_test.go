@@ -121,7 +121,7 @@ func TestEdge_StopsOnSIGTERM(t *testing.T) {
 	})
 	arrival.Release()
 	require.Equal(t, 200, held.Answer(t).Status)
-	s.edges[1].Stop(t)
+	require.Zero(t, s.edges[1].ExitCode(t))
 	active, pending := cluster.Rows(t, s.db.Config())
 	require.Zero(t, active)
 	require.Zero(t, pending)
