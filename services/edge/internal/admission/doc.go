@@ -13,8 +13,6 @@
 //	                    │ unanswered              │ nobody decides any more
 //	                    └──────▶ passing ◀────────┘ (cancel; may become held)
 //
-// A request in monitor mode is proxied while it is waiting.
-//
 // A request in monitor mode is proxied while it is waiting. One that waited too
 // long is asking again until its cancel is answered. Status messages list the
 // requests that ask, wait and hold a place.

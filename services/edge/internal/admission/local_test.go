@@ -2,6 +2,7 @@ package admission
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,10 +104,10 @@ func TestLocalLineIsLeft(t *testing.T) {
 		waiting[0].leave()
 		synctest.Wait()
 		w.is(waiting[0], ClientGone)
-		gone := false
-		last := w.arrive(groupA, func() bool { return gone })
+		var gone atomic.Bool
+		last := w.arrive(groupA, gone.Load)
 		w.undecided(last)
-		gone = true
+		gone.Store(true)
 		pass(testPollInterval)
 		w.is(last, ClientGone)
 
