@@ -49,6 +49,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"AdmitReplyFull", AdmitReply{}, `{"decision":"rejected","full_for_ms":-1}`, "full_for_ms -1"},
 		{"AdmitReplyRetry", AdmitReply{}, `{"decision":"rejected","retry_after_ms":3600001}`, "retry_after_ms 3600001"},
 
+		{"AdmitReplyLimits", AdmitReply{}, `{"decision":"rejected","limits":{"max_served":1,"max_pending":-1}}`, "limits 1 and -1"},
+
 		{"CancelNoID", CancelRequest{}, `{` + bucket + `}`, "request_id is missing"},
 		{"CancelReplyWas", CancelReply{}, `{"was":"x"}`, `was "x" is not known`},
 

@@ -221,6 +221,9 @@ func (m AdmitReply) Validate() error {
 	if m.FullForMS < 0 || m.RetryAfterMS < 0 || m.FullForMS > MaxBudgetMS || m.RetryAfterMS > MaxBudgetMS {
 		return fmt.Errorf("full_for_ms %d or retry_after_ms %d is not in 0..%d", m.FullForMS, m.RetryAfterMS, MaxBudgetMS)
 	}
+	if m.Limits.MaxServed < 0 || m.Limits.MaxPending < 0 {
+		return fmt.Errorf("limits %d and %d: one is negative", m.Limits.MaxServed, m.Limits.MaxPending)
+	}
 	return nil
 }
 
