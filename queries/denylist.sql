@@ -74,7 +74,7 @@ FROM (SELECT unnest(@groups::text[]) AS ip_group, unnest(@days::date[]) AS day) 
 INSERT INTO ip_denial_count AS c (ip, ip_group, day, count, first_seq, last_seq, samples)
 SELECT unnest(@ips::text[]), unnest(@groups::text[]), unnest(@days::date[]), unnest(@counts::bigint[]),
        unnest(@first_seqs::bigint[]), unnest(@last_seqs::bigint[]),
-       coalesce(string_to_array(unnest(@samples::text[]), E'\n'), '{}')
+       string_to_array(unnest(@samples::text[]), E'\n')
 ON CONFLICT (ip, day) DO UPDATE
 SET count = c.count + excluded.count, last_seq = excluded.last_seq,
     samples = CASE WHEN excluded.samples = '{}' THEN c.samples
@@ -237,7 +237,7 @@ ON CONFLICT (outbox_id) DO UPDATE SET last_seq = excluded.last_seq, seen = exclu
 INSERT INTO rebuild_denial_count AS c (ip, ip_group, day, count, first_seq, last_seq, samples)
 SELECT unnest(@ips::text[]), unnest(@groups::text[]), unnest(@days::date[]), unnest(@counts::bigint[]),
        unnest(@first_seqs::bigint[]), unnest(@last_seqs::bigint[]),
-       coalesce(string_to_array(unnest(@samples::text[]), E'\n'), '{}')
+       string_to_array(unnest(@samples::text[]), E'\n')
 ON CONFLICT (ip, day) DO UPDATE
 SET count = c.count + excluded.count, last_seq = excluded.last_seq,
     samples = CASE WHEN excluded.samples = '{}' THEN c.samples

@@ -40,7 +40,7 @@ const countDenials = `-- name: CountDenials :exec
 INSERT INTO ip_denial_count AS c (ip, ip_group, day, count, first_seq, last_seq, samples)
 SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::date[]), unnest($4::bigint[]),
        unnest($5::bigint[]), unnest($6::bigint[]),
-       coalesce(string_to_array(unnest($7::text[]), E'\n'), '{}')
+       string_to_array(unnest($7::text[]), E'\n')
 ON CONFLICT (ip, day) DO UPDATE
 SET count = c.count + excluded.count, last_seq = excluded.last_seq,
     samples = CASE WHEN excluded.samples = '{}' THEN c.samples
@@ -997,7 +997,7 @@ const rebuildCountDenials = `-- name: RebuildCountDenials :exec
 INSERT INTO rebuild_denial_count AS c (ip, ip_group, day, count, first_seq, last_seq, samples)
 SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::date[]), unnest($4::bigint[]),
        unnest($5::bigint[]), unnest($6::bigint[]),
-       coalesce(string_to_array(unnest($7::text[]), E'\n'), '{}')
+       string_to_array(unnest($7::text[]), E'\n')
 ON CONFLICT (ip, day) DO UPDATE
 SET count = c.count + excluded.count, last_seq = excluded.last_seq,
     samples = CASE WHEN excluded.samples = '{}' THEN c.samples

@@ -21,6 +21,7 @@ type Batch struct {
 	entries []entry
 	index   map[netip.Addr]int32
 	ranges  map[RangeDay]*Range
+	runs    map[netip.Prefix]*[]Run
 }
 
 // Position is the last event of an outbox.
@@ -72,7 +73,7 @@ type Range struct {
 	// the threshold may stand for any greater one.
 	Addresses int
 
-	runs []Run
+	runs *[]Run // of the range, whatever the day
 }
 
 // entry is one address of one event.
@@ -99,6 +100,7 @@ func Collect(records []store.Record, applied func(outboxID string) uint64) *Batc
 		entries:   make([]entry, 0, n),
 		index:     make(map[netip.Addr]int32, n),
 		ranges:    make(map[RangeDay]*Range),
+		runs:      make(map[netip.Prefix]*[]Run),
 	}
 	for i := range records {
 		r := &records[i]
@@ -175,9 +177,13 @@ func (b *Batch) Ranges() map[RangeDay]*Range {
 		if row := b.Addresses[e.addr].row(e.day); row != nil {
 			key.Group = row.Group
 		}
-		if b.ranges[key] == nil {
-			b.ranges[key] = new(Range)
+		if b.ranges[key] != nil {
+			continue
 		}
+		if b.runs[key.Group] == nil {
+			b.runs[key.Group] = new([]Run)
+		}
+		b.ranges[key] = &Range{runs: b.runs[key.Group]}
 	}
 	return b.ranges
 }

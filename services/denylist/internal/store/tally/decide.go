@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/ccnq/ccnq/pkg/wire"
@@ -30,23 +31,22 @@ func (b *Batch) Count() {
 // first appearance. Store has filled in days and ranges.
 func (b *Batch) Decide(s store.Settings) []Block {
 	forIP, forRange := s.BlockFor(wire.ScopeIP), s.BlockFor(wire.ScopeRange)
-	var order []RangeDay
+	var order []netip.Prefix
 	for i := range b.entries {
 		e := &b.entries[i]
 		a, row, fresh := b.count(e)
 		if a.exceeded(s, e.day) >= s.ExceedThreshold {
 			a.runs = extendRuns(a.runs, e.at, forIP)
 		}
-		key := RangeDay{row.Group, e.day}
-		r := b.ranges[key]
+		r := b.ranges[RangeDay{row.Group, e.day}]
 		if fresh {
 			r.Addresses++
 		}
 		if r.Addresses > s.RangeIPThreshold {
-			if r.runs == nil {
-				order = append(order, key)
+			if *r.runs == nil {
+				order = append(order, row.Group)
 			}
-			r.runs = extendRuns(r.runs, e.at, forRange)
+			*r.runs = extendRuns(*r.runs, e.at, forRange)
 		}
 	}
 	var blocks []Block
@@ -55,8 +55,8 @@ func (b *Batch) Decide(s store.Settings) []Block {
 			blocks = append(blocks, Block{wire.ScopeIP, a.IP.String(), a.runs})
 		}
 	}
-	for _, key := range order {
-		blocks = append(blocks, Block{wire.ScopeRange, key.Group.String(), b.ranges[key].runs})
+	for _, group := range order {
+		blocks = append(blocks, Block{wire.ScopeRange, group.String(), *b.runs[group]})
 	}
 	return blocks
 }
