@@ -13,6 +13,10 @@ SELECT * FROM admit(
     p_now => sqlc.narg('now')::timestamptz
 );
 
+-- name: DatabaseTime :one
+-- The time that leases are measured by.
+SELECT clock_timestamp()::timestamptz AS now;
+
 -- name: EdgeStatus :many
 -- Takes one part of the status of an edge.
 SELECT * FROM edge_status(

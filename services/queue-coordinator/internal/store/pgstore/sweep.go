@@ -52,9 +52,13 @@ func (s *Store) PromoteWaiting(ctx context.Context, limits store.Limits) error {
 
 // ReclaimDead implements [store.Store].
 func (s *Store) ReclaimDead(ctx context.Context, limits store.Limits) (store.Swept, error) {
+	now, err := s.measured(ctx)
+	if err != nil {
+		return store.Swept{}, err
+	}
 	events, err := s.sweep(ctx, "reclaim dead edges", func(ctx context.Context, db queuedb.DBTX) ([]queuedb.QueueEvent, error) {
 		return s.queries.ReclaimDeadEdges(ctx, db, queuedb.ReclaimDeadEdgesParams{
-			MaxServed: int32(limits.MaxServed), Now: s.now(),
+			MaxServed: int32(limits.MaxServed), Now: &now,
 		})
 	})
 	return swept(events), err
@@ -62,12 +66,26 @@ func (s *Store) ReclaimDead(ctx context.Context, limits store.Limits) (store.Swe
 
 // ReconcileStale implements [store.Store].
 func (s *Store) ReconcileStale(ctx context.Context, limits store.Limits) (store.Swept, error) {
+	now, err := s.measured(ctx)
+	if err != nil {
+		return store.Swept{}, err
+	}
 	events, err := s.sweep(ctx, "reconcile stale", func(ctx context.Context, db queuedb.DBTX) ([]queuedb.QueueEvent, error) {
 		return s.queries.ReconcileStale(ctx, db, queuedb.ReconcileStaleParams{
-			MaxServed: int32(limits.MaxServed), Stale: limits.StaleActive, Lease: limits.Lease, Now: s.now(),
+			MaxServed: int32(limits.MaxServed), Stale: limits.StaleActive, Lease: limits.Lease, Now: &now,
 		})
 	})
 	return swept(events), err
+}
+
+// measured returns the time by which leases are judged, from a round trip of
+// its own. A statement that a frozen database runs only when it is woken would
+// otherwise find every lease expired, since no edge could renew one meanwhile.
+func (s *Store) measured(ctx context.Context) (time.Time, error) {
+	if s.clock != nil {
+		return s.clock(), nil
+	}
+	return guarded(ctx, s, "read the clock", s.queries.DatabaseTime)
 }
 
 // PruneIdle implements [store.Store].

@@ -78,6 +78,18 @@ func (q *Queries) Admit(ctx context.Context, db DBTX, arg AdmitParams) ([]QueueE
 	return items, nil
 }
 
+const databaseTime = `-- name: DatabaseTime :one
+SELECT clock_timestamp()::timestamptz AS now
+`
+
+// The time that leases are measured by.
+func (q *Queries) DatabaseTime(ctx context.Context, db DBTX) (time.Time, error) {
+	row := db.QueryRow(ctx, databaseTime)
+	var now time.Time
+	err := row.Scan(&now)
+	return now, err
+}
+
 const edgeStatus = `-- name: EdgeStatus :many
 SELECT outcome, request_id, ip_group, edge_id, full_for_ms FROM edge_status(
     p_edge => $1::text,
