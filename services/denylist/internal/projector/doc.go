@@ -1,0 +1,30 @@
+// Package projector applies the stream of the denial events to the store, in
+// its order, and makes the store's tables anew from the stream.
+//
+// # State
+//
+// The store has the checkpoint: which stream, and how far. A projector keeps
+// nothing that matters over a failure: it reads the checkpoint, then the stream
+// behind it, and applies what it read in batches, each of which names the
+// checkpoint that it expects. So it may be killed, frozen and replaced at any
+// point.
+//
+// A message that cannot be understood is kept aside in the same transaction. So
+// is one that the store refuses for its content, once it has been tried alone.
+//
+// # Another stream
+//
+// If the stream was made at another time than the checkpoint says, or ends
+// before it, what the checkpoint counted is gone from NATS. The projector then
+// says so in an event, begins at the start of the new stream, keeps the tables,
+// and has all blocks in force published again.
+//
+// # A store without a checkpoint
+//
+// It is new, or was lost. Then everything up to the last event about a block is
+// replayed, without deciding anew, so that an operator's lift stays one; what
+// came later is applied as ever. In the memory of one process that is every
+// start. A denial whose decision was not published when the process ended, and
+// after which another block was, is counted, and decides with the next denial
+// of its address or range.
+package projector
