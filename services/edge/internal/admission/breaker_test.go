@@ -220,20 +220,32 @@ func TestBreakerIgnoresWhatIsHandedBack(t *testing.T) {
 	})
 }
 
-func TestBreakerIgnoresClientsThatLeave(t *testing.T) {
+// Clients that leave hide no outage, and make none.
+func TestBreakerJudgesByAnswersWhenClientsLeave(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(w *world) {
-		t := w.t
-		w.co.tell(func(c *coordinator) { c.onAdmit = func(*admitCall) {} })
-		for range 10 * breakerFailures {
-			v := w.arrive(groupA, nil)
-			pass(askAgain + 1)
-			v.leave()
-			synctest.Wait()
-			w.is(v, ClientGone)
-		}
-		require.Empty(t, w.gate.Degraded())
-	})
+	for _, answers := range []bool{true, false} {
+		run(t, nil, func(w *world) {
+			t := w.t
+			w.co.tell(func(c *coordinator) {
+				c.onAdmit = func(call *admitCall) {
+					if answers {
+						call.Reply(queued)
+					}
+				}
+				c.cancel = wire.WasPending
+				c.mute = !answers
+			})
+			for range 2 * breakerFailures {
+				v := w.arrive(groupA, nil)
+				v.leave()
+				pass(testAdmitTimeout)
+				if answers {
+					w.is(v, ClientGone)
+				}
+			}
+			require.Equal(t, answers, w.gate.Degraded() == "")
+		})
+	}
 }
 
 // One of two coordinators is frozen and got both questions of several requests

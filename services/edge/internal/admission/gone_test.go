@@ -11,15 +11,17 @@ import (
 	"github.com/ccnq/ccnq/pkg/wire"
 )
 
+// A client that leaves while its question is under way: the answer says what
+// is to be given back. A cancel sent before might overtake the admit.
 func TestF16_ClientLeavesWhileAsking(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		was      wire.Was
-		released int
+		reply               *wire.AdmitReply // nil for none
+		cancelled, released int
 	}{
-		"never arrived": {wire.WasGone, 0},
-		"in line":       {wire.WasPending, 0},
-		"admitted":      {wire.WasActive, 1},
+		"admitted":       {&admitted, 0, 1},
+		"in line":        {&queued, 1, 0},
+		"never answered": {nil, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -28,17 +30,23 @@ func TestF16_ClientLeavesWhileAsking(t *testing.T) {
 				calls := make(chan *admitCall, 2)
 				w.co.tell(func(c *coordinator) {
 					c.onAdmit = func(call *admitCall) { calls <- call }
-					c.cancel = tt.was
+					c.cancel = wire.WasPending
 				})
 				v := w.arrive(groupA, nil)
 				v.leave()
 				synctest.Wait()
+				w.undecided(v)
+				require.Empty(t, w.co.cancelled())
+				if tt.reply != nil {
+					(<-calls).Reply(*tt.reply)
+					synctest.Wait()
+				} else {
+					pass(testAdmitTimeout)
+				}
 				require.False(t, w.is(v, ClientGone).Pass)
 				require.Nil(t, v.ticket)
-				require.Len(t, w.co.cancelled(), 1, "at once")
+				require.Len(t, w.co.cancelled(), tt.cancelled)
 				require.Len(t, w.co.released(), tt.released)
-				(<-calls).Reply(admitted) // late
-				synctest.Wait()
 				w.clean()
 			})
 		})

@@ -72,8 +72,8 @@ func (gr *group) approach(now time.Time, alone bool) approach {
 
 // learned notes the answer to what was asked after an approach. A place that
 // got free since then may have been taken into account by the coordinator or
-// not, so such an answer makes no memo. When the client left, err says nothing.
-func (gr *group) learned(a approach, reply wire.AdmitReply, err error, left bool, now time.Time) {
+// not, so such an answer makes no memo.
+func (gr *group) learned(a approach, reply wire.AdmitReply, err error, now time.Time) {
 	gr.mu.Lock()
 	defer gr.mu.Unlock()
 	current := gr.changes == a.changes
@@ -94,7 +94,7 @@ func (gr *group) learned(a approach, reply wire.AdmitReply, err error, left bool
 	if err == nil {
 		a.probe.full, a.probe.current = reply.Decision == wire.Rejected, current
 		a.probe.retryAfter = gr.retryAfter
-	} else if !left {
+	} else {
 		a.probe.err = err
 	}
 	gr.probe = nil

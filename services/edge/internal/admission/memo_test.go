@@ -128,7 +128,7 @@ func TestMemoEndsWithTheAcknowledgementOfARelease(t *testing.T) {
 		w.co.tell(func(c *coordinator) { c.mute = true })
 		w.finish(first) // lost
 		w.co.tell(func(c *coordinator) { c.mute, c.admit = false, rejected(100) })
-		pass(testAdmitTimeout + retryWait - 50*time.Millisecond)
+		pass(askAgain - 50*time.Millisecond)
 		w.is(w.arrive(groupA, nil), QueueFull)
 		require.Empty(t, w.co.released())
 		pass(60 * time.Millisecond)
@@ -147,7 +147,7 @@ func TestGroupTableForgets(t *testing.T) {
 		gr := table.pin(groupA)
 		require.Same(t, gr, table.pin(groupA))
 		gr.unpin()
-		gr.learned(approach{}, rejected(100), nil, false, time.Now())
+		gr.learned(approach{}, rejected(100), nil, time.Now())
 		gr.unpin()
 		require.Same(t, gr, table.pin(groupA), "a rejection keeps it")
 		pass(forgetAfter + 1)
@@ -158,7 +158,7 @@ func TestGroupTableForgets(t *testing.T) {
 		require.NotSame(t, gr, table.pin(groupA))
 
 		other := table.pin(groupB)
-		other.learned(approach{}, rejected(100), nil, false, time.Now())
+		other.learned(approach{}, rejected(100), nil, time.Now())
 		other.unpin()
 		pass(forgetAfter)
 		table.sweep(time.Now())
@@ -322,7 +322,7 @@ func TestFloodSharesAFailure(t *testing.T) {
 	})
 }
 
-// One whose client leaves hands the question on; its end decides nothing.
+// One whose client leaves still asks for the others.
 func TestFloodSurvivesTheOneThatAsks(t *testing.T) {
 	t.Parallel()
 	run(t, nil, func(w *world) {
@@ -337,10 +337,13 @@ func TestFloodSurvivesTheOneThatAsks(t *testing.T) {
 		third.leave()
 		first.leave()
 		synctest.Wait()
-		w.is(first, ClientGone)
+		w.undecided(first)
 		w.is(third, ClientGone)
 		w.undecided(second)
-		<-calls
+		(<-calls).Reply(admitted)
+		synctest.Wait()
+		w.is(first, ClientGone)
+		require.Len(t, w.co.released(), 1)
 		(<-calls).Reply(admitted)
 		synctest.Wait()
 		w.is(second, Admitted)
@@ -367,7 +370,7 @@ func TestFloodAwaitsWithPatience(t *testing.T) {
 		pass(1)
 		require.Equal(t, testAdmitTimeout, w.is(v, Admitted).Waited)
 		require.Len(t, w.co.asked(), 2)
-		group.learned(asks, wire.AdmitReply{}, context.Canceled, true, time.Now())
+		group.learned(asks, wire.AdmitReply{}, context.DeadlineExceeded, time.Now())
 		group.unpin()
 		w.finish(v)
 		w.clean()

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -14,8 +15,8 @@ const (
 	// releases that gather meanwhile go as one message. There are enough of
 	// them that a few groups which are locked in the store hold up no others.
 	senders = 8
-	// retryWait is the pause before a message that was not acknowledged is
-	// sent again.
+	// retryWait is the pause before a message that was answered with an error
+	// is sent again.
 	retryWait = 250 * time.Millisecond
 	// maxOutgoing bounds what waits to be sent, of each kind. What is dropped
 	// beyond it the store frees by itself, since no status lists it.
@@ -82,8 +83,12 @@ func (o *outgoing) run(ctx context.Context) {
 	workers.Wait()
 }
 
-// work sends from one pile, at most so many tickets with one message.
+// work sends from one pile, at most so many tickets with one message. What is
+// not answered soon is sent again, as an admit is, since it may have gone to a
+// coordinator that is frozen; and then with more patience each time, since all
+// of them may be busy.
 func (o *outgoing) work(ctx context.Context, p *pile, most int, send func(context.Context, []*Ticket) error) {
+	patience := askAgain
 	for ctx.Err() == nil {
 		tickets := o.take(p, most)
 		if tickets == nil {
@@ -93,9 +98,15 @@ func (o *outgoing) work(ctx context.Context, p *pile, most int, send func(contex
 			}
 			continue
 		}
-		err := send(ctx, tickets)
+		sending, cancel := context.WithTimeout(ctx, patience)
+		err := send(sending, tickets)
+		cancel()
 		switch {
 		case err == nil:
+			patience = askAgain
+		case errors.Is(err, bus.ErrTimeout):
+			patience = min(2*patience, o.gate.opts.AdmitTimeout)
+			o.add(p, tickets...)
 		case bus.CodeOf(err) == bus.CodeInvalid:
 			// No coordinator will ever accept it.
 			o.gate.metrics.dropped.Add(float64(len(tickets)))

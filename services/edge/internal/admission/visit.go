@@ -59,10 +59,12 @@ func (v *visit) decide(ctx context.Context, group *group) (_ *Ticket, _ Outcome,
 	}
 
 	t := g.newTicket(group)
-	asked, cancel := until(ctx, down)
+	// A client that leaves does not end the question: a cancel sent now might
+	// overtake the admit, and leave a place taken for nobody.
+	asked, cancel := until(context.WithoutCancel(ctx), down)
 	reply, err := g.ask(asked, t, wire.ModeWait)
 	cancel()
-	group.learned(way, reply, err, ctx.Err() != nil, time.Now())
+	group.learned(way, reply, err, time.Now())
 	if err == nil && reply.Decision == wire.Admitted {
 		t.promote()
 	}
