@@ -14,7 +14,8 @@
 //	                    └──────▶ passing ◀────────┘ (cancel; may become held)
 //
 // A request in monitor mode is proxied while it is waiting. One that waited too
-// long is asking again until its cancel is answered. Status messages list the
+// long is asking again until its cancel is answered. One whose client leaves
+while it asks ends with the answer, or after the admit timeout. Status messages list the
 // requests that ask, wait and hold a place.
 //
 // # Full groups
