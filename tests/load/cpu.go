@@ -2,10 +2,15 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/ccnq/ccnq/tests/load/internal/report"
 	"github.com/ccnq/ccnq/tests/load/internal/traffic"
 )
+
+// connections is how many clients send at once.
+const connections = 64
 
 // load is one kind of request for one program, on connections that stay open.
 type load struct {
@@ -56,4 +61,9 @@ func (b *bench) cpuPerRequest(ctx context.Context, l *load) (float64, error) {
 	}
 	after, err := l.to.CPU()
 	return float64(after-before) / float64(b.requests), err
+}
+
+// micros writes nanoseconds.
+func micros(ns float64) string {
+	return fmt.Sprintf("%.1f µs", ns/float64(time.Microsecond))
 }

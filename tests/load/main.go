@@ -48,8 +48,8 @@ type size struct {
 }
 
 var (
-	full  = size{7, 2 * time.Second, 10_000, 100, 10_000, 3, "300ms"}
-	quick = size{3, 500 * time.Millisecond, 4_000, 50, 2_000, 1, "50ms"}
+	full  = size{11, time.Second, 5_000, 100, 10_000, 3, "300ms"}
+	quick = size{3, 500 * time.Millisecond, 2_500, 50, 2_000, 1, "50ms"}
 )
 
 // bench is what the rows share.
@@ -104,6 +104,7 @@ func run(ctx context.Context, out io.Writer, only string, size size) error {
 	if err := b.build(ctx); err != nil {
 		return err
 	}
+	busy := loadAverage()
 	var (
 		table    []report.Row
 		problems []error
@@ -126,8 +127,19 @@ func run(ctx context.Context, out io.Writer, only string, size size) error {
 		return fmt.Errorf("no row is named %q; there are %s", only, strings.Join(names(), ", "))
 	}
 	problems = append(problems, ctx.Err(), report.Write(out, table))
-	fmt.Fprintf(out, "\n%d CPUs, %s, %d rounds\n", runtime.NumCPU(), runtime.Version(), size.rounds)
+	fmt.Fprintf(out, "\n%d CPUs, %s, %d rounds; load average before: %s\n", runtime.NumCPU(), runtime.Version(), size.rounds, busy)
 	return errors.Join(problems...)
+}
+
+// loadAverage is that of the last minute: above the number of CPUs, something
+// else runs on the machine, and the figures are worth less.
+func loadAverage() string {
+	line, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	minute, _, _ := strings.Cut(string(line), " ")
+	return minute
 }
 
 // build makes the programs as `make build` does.

@@ -83,7 +83,7 @@ func (b *bench) held(ctx context.Context, n int, start func(*closers, string) (*
 	if err != nil {
 		return 0, err
 	}
-	err = crowd.Flood(ctx, warmUp, b.requests/4, http.StatusOK)
+	err = crowd.Flood(ctx, warmUp, b.requests, http.StatusOK)
 	crowd.Close()
 	if err != nil {
 		return 0, err

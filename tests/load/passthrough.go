@@ -4,13 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/ccnq/ccnq/tests/load/internal/report"
 	"github.com/ccnq/ccnq/tests/load/internal/traffic"
 )
-
-const connections = 64
 
 // passThrough compares an edge on requests that no rule concerns with a bare
 // ReverseProxy: as a plain proxy, and with the queue on.
@@ -70,9 +67,4 @@ func passThrough(ctx context.Context, b *bench) (_ []report.Row, err error) {
 		})
 	}
 	return out, nil
-}
-
-// micros writes nanoseconds.
-func micros(ns float64) string {
-	return fmt.Sprintf("%.1f µs", ns/float64(time.Microsecond))
 }

@@ -17,6 +17,8 @@ import (
 const (
 	// answerWait bounds the wait for any answer of a coordinator.
 	answerWait = 10 * time.Second
+	// retryWait is the pause before the same is asked again.
+	retryWait = 20 * time.Millisecond
 	// senders is the number of releases under way at once, as at an edge;
 	// what is to be released meanwhile goes as one message.
 	senders = 8
@@ -67,10 +69,8 @@ func newRequester(c *closers, nats string) (*requester, error) {
 			return nil
 		}
 	})
-	return r, bus.Subscribe(r.conn, r.subject(wire.SubjectPromoted), r.promoted, r.fail)
+	return r, bus.Subscribe(r.conn, wire.EdgeSubject(wire.SubjectPromoted, r.id), r.promoted, r.fail)
 }
-
-func (r *requester) subject(pattern string) string { return wire.EdgeSubject(pattern, r.id) }
 
 func (r *requester) fail(err error) {
 	r.once.Do(func() {
@@ -93,7 +93,7 @@ func (r *requester) admit(group string) (wire.Item, error) {
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), answerWait)
 	defer cancel()
-	reply, err := bus.Request[wire.AdmitRequest, wire.AdmitReply](ctx, r.conn, r.subject(wire.SubjectAdmit), wire.AdmitRequest{
+	reply, err := patiently[wire.AdmitRequest, wire.AdmitReply](ctx, r, wire.SubjectAdmit, wire.AdmitRequest{
 		RequestID: item.RequestID, Bucket: item.Bucket, BudgetMS: answerWait.Milliseconds(),
 	})
 	switch {
@@ -159,9 +159,27 @@ func (r *requester) send() {
 func (r *requester) releaseNow(items []wire.Item) error {
 	ctx, cancel := context.WithTimeout(context.Background(), answerWait)
 	defer cancel()
-	_, err := bus.Request[wire.ReleaseRequest, wire.ReleaseReply](ctx, r.conn, r.subject(wire.SubjectRelease),
-		wire.ReleaseRequest{Items: items})
+	_, err := patiently[wire.ReleaseRequest, wire.ReleaseReply](ctx, r, wire.SubjectRelease, wire.ReleaseRequest{Items: items})
 	return err
+}
+
+// patiently asks again when a coordinator says that it cannot answer now, as
+// one without batches does when it has too much to do. All questions are
+// idempotent.
+func patiently[Req, Resp wire.Message](ctx context.Context, r *requester, subject string, req Req) (Resp, error) {
+	for {
+		resp, err := bus.Request[Req, Resp](ctx, r.conn, wire.EdgeSubject(subject, r.id), req)
+		switch bus.CodeOf(err) {
+		case bus.CodeBusy, bus.CodeExpired, bus.CodeUnavailable:
+		default:
+			return resp, err
+		}
+		select {
+		case <-time.After(retryWait):
+		case <-ctx.Done():
+			return resp, err
+		}
+	}
 }
 
 // newID makes an id that begins with the time and goes on at random, as a

@@ -51,7 +51,8 @@ func StartAndRead(name string, env []string, command ...string) (*Process, strin
 	}
 	defer r.Close()
 	p, err := start(name, env, w, command)
-	if err := errors.Join(err, w.Close()); err != nil {
+	_ = w.Close() // the program has its own end of the pipe
+	if err != nil {
 		return nil, "", err
 	}
 	if err := r.SetReadDeadline(time.Now().Add(startWait)); err != nil {
