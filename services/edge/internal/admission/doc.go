@@ -15,8 +15,8 @@
 //
 // A request in monitor mode is proxied while it is waiting. One that waited too
 // long is asking again until its cancel is answered. One whose client leaves
-while it asks ends with the answer, or after the admit timeout. Status messages list the
-// requests that ask, wait and hold a place.
+// while it asks ends with the answer, or after the admit timeout. Status
+// messages list the requests that ask, wait and hold a place.
 //
 // # Full groups
 //
