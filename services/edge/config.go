@@ -20,6 +20,7 @@ type Config struct {
 	Listener Listener   `section:"General"`
 	NATS     bus.Config `section:"NATS"`
 	Queue    Queue      `section:"Queue"`
+	Denylist Denylist   `section:"Denylist"`
 }
 
 // General settings.
@@ -72,6 +73,13 @@ type Queue struct {
 	MaxPending   int            `env:"CCNQ_QUEUE_MAX_PENDING_PER_GROUP" envDefault:"5" min:"0" max:"1000000" doc:"requests of one group that may wait in line"`
 }
 
+// Denylist is the edge's part of the denylist: it tells of denials and enforces
+// blocks.
+type Denylist struct {
+	Enabled        bool  `env:"CCNQ_QUEUE_DENYLIST_ENABLED" envDefault:"true" doc:"count denials and block who collects them; has no effect while the queue is off"`
+	OutboxMaxBytes int64 `env:"CCNQ_OUTBOX_MAX_BYTES" envDefault:"67108864" min:"1048576" doc:"size of the denials that wait in CCNQ_DATA_DIR for NATS at most; beyond it the oldest are dropped"`
+}
+
 // Validate returns one message for each problem that concerns several
 // variables, or the content of one.
 func (c *Config) Validate() []string {
@@ -117,11 +125,14 @@ const (
 	drainTimeout = 25 * time.Second
 	// cutTimeout bounds the end of what is cut after that.
 	cutTimeout = 3 * time.Second
+	// flushTimeout bounds the wait for NATS to take the last denials; what it
+	// does not take waits on disk.
+	flushTimeout = 2 * time.Second
 	// adminStop bounds the wait for a scrape at shutdown.
 	adminStop = time.Second
 )
 
 // StopTimeout is how long [Edge.Stop] may take at most.
 func (c Config) StopTimeout() time.Duration {
-	return c.General.ShutdownDelay.Duration() + drainTimeout + cutTimeout + 2*c.Queue.AdmitTimeout.Duration() + 2*adminStop
+	return c.General.ShutdownDelay.Duration() + drainTimeout + cutTimeout + flushTimeout + 2*c.Queue.AdmitTimeout.Duration() + 2*adminStop
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/ccnq/ccnq/services/edge/internal/admission"
 	"github.com/ccnq/ccnq/services/edge/internal/gateway"
 	"github.com/ccnq/ccnq/services/edge/internal/listen"
+	"github.com/ccnq/ccnq/services/edge/internal/outbox"
 	"github.com/ccnq/ccnq/services/edge/internal/proxy"
 )
 
@@ -43,6 +45,7 @@ type Edge struct {
 	admin  *admin.Server
 	conn   *bus.Conn
 	gate   *admission.Gate
+	outbox *outbox.Outbox
 	proxy  *proxy.Proxy
 	rules  *rules.File
 	server *listen.Server
@@ -100,6 +103,7 @@ func New(cfg Config, deps Deps) (_ *Edge, err error) {
 		Allowlist:  allowlist,
 		Proxy:      e.proxy,
 		Queue:      queue,
+		Denials:    e.outbox,
 		AccessLog:  cfg.General.AccessLog,
 		Registerer: registry,
 		Logger:     deps.Logger,
@@ -187,6 +191,16 @@ func (e *Edge) newQueue(deps Deps, registry *prometheus.Registry) (*gateway.Queu
 		Registerer:     registry,
 		Logger:         deps.Logger,
 	})
+	if e.cfg.Denylist.Enabled {
+		e.outbox = outbox.New(outbox.Options{
+			EdgeID:     id,
+			Dir:        filepath.Join(e.cfg.General.DataDir, "outbox"),
+			MaxBytes:   e.cfg.Denylist.OutboxMaxBytes,
+			Publish:    e.publish,
+			Registerer: registry,
+			Logger:     deps.Logger,
+		})
+	}
 	e.logger.Info("the queue is on", "edge", id, "mode", q.Mode, "fallback", q.Fallback)
 	stage := &gateway.Queue{
 		Gate:     e.gate,
@@ -198,6 +212,11 @@ func (e *Edge) newQueue(deps Deps, registry *prometheus.Registry) (*gateway.Queu
 		stage.MaxActive = q.MaxActive.Duration()
 	}
 	return stage, nil
+}
+
+// publish sends one event and waits until it is stored.
+func (e *Edge) publish(ctx context.Context, subject string, payload []byte, msgID string) error {
+	return bus.PublishAcked(ctx, e.conn, subject, payload, msgID)
 }
 
 // Start begins to serve. On an error nothing is left running.
@@ -217,6 +236,9 @@ func (e *Edge) start(ctx context.Context) error {
 		if err := e.gate.Start(); err != nil {
 			return err
 		}
+	}
+	if e.outbox != nil {
+		e.outbox.Start()
 	}
 	addr, err := e.server.Start()
 	if err != nil {
@@ -248,7 +270,7 @@ func (e *Edge) Reload() error {
 // Stop ends the edge in the order that loses nothing: not ready but still
 // accepting for the shutdown delay; then no new connections, and requests
 // under way may end; then what never ends by itself is cut; then every place
-// is given back. It returns when all is done, or soon after ctx ends. It may be
+// is given back, and what was denied is told. It returns when all is done, or soon after ctx ends. It may be
 // called twice.
 func (e *Edge) Stop(ctx context.Context) error {
 	e.stopOnce.Do(func() { e.stop(ctx) })
@@ -276,6 +298,11 @@ func (e *Edge) stop(ctx context.Context) {
 	if e.gate != nil {
 		giveBack, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*e.cfg.Queue.AdmitTimeout.Duration())
 		e.gate.Stop(giveBack)
+		cancel()
+	}
+	if e.outbox != nil {
+		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+		e.outbox.Stop(flush)
 		cancel()
 	}
 	e.release()

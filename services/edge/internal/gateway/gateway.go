@@ -10,6 +10,7 @@ import (
 	"github.com/ccnq/ccnq/pkg/clientip"
 	"github.com/ccnq/ccnq/pkg/rules"
 	"github.com/ccnq/ccnq/services/edge/internal/admission"
+	"github.com/ccnq/ccnq/services/edge/internal/outbox"
 	"github.com/ccnq/ccnq/services/edge/internal/proxy"
 )
 
@@ -27,6 +28,8 @@ type Options struct {
 	Proxy *proxy.Proxy
 	// Queue is the queue stage, or nil when the queue is off.
 	Queue *Queue
+	// Denials are told of every refusal. May be nil.
+	Denials *outbox.Outbox
 	// AccessLog writes one line for each request.
 	AccessLog bool
 	// Registerer receives the metrics.
@@ -103,6 +106,7 @@ func (g *Gateway) finish(x *exchange) {
 	}
 	g.metrics.inFlight.Dec()
 	g.metrics.count(x)
+	g.recordDenial(x)
 	if g.opts.AccessLog {
 		g.logAccess(x)
 	} else if x.reference != "" {
