@@ -1,19 +1,19 @@
 package coordinator
 
 import (
-	"github.com/ccnq/ccnq/db"
 	"github.com/ccnq/ccnq/pkg/bus"
 	"github.com/ccnq/ccnq/pkg/config"
+	"github.com/ccnq/ccnq/pkg/postgres"
 	"github.com/ccnq/ccnq/services/queue-coordinator/internal/store"
 )
 
 // Config is the coordinator's environment. Names and defaults of
 // cork-cache-n-queue are kept.
 type Config struct {
-	General  General    `section:"General"`
-	NATS     bus.Config `section:"NATS"`
-	Postgres Postgres   `section:"Postgres"`
-	Queue    Queue      `section:"Queue"`
+	General  General         `section:"General"`
+	NATS     bus.Config      `section:"NATS"`
+	Postgres postgres.Config `section:"Postgres"`
+	Queue    Queue           `section:"Queue"`
 }
 
 // General settings.
@@ -21,21 +21,6 @@ type General struct {
 	LogLevel   config.Level `env:"CCNQ_LOG_LEVEL" envDefault:"info" doc:"least level of the log lines that are written"`
 	AdminAddr  config.Addr  `env:"CCNQ_ADMIN_ADDR" envDefault:"127.0.0.1:9181" doc:"address for metrics and health, or off; not to be published"`
 	AdminPprof bool         `env:"CCNQ_ADMIN_PPROF" envDefault:"false" doc:"serve Go profiles on the admin listener"`
-}
-
-// Postgres says where the database is.
-type Postgres struct {
-	Host             string        `env:"CCNQ_PG_HOST" envDefault:"localhost" doc:"Postgres host, or the folder of its socket"`
-	Port             int           `env:"CCNQ_PG_PORT" envDefault:"5432" min:"1" max:"65535" doc:"Postgres port"`
-	User             string        `env:"CCNQ_PG_USER" envDefault:"postgres" doc:"Postgres user"`
-	Password         string        `env:"CCNQ_PG_PASSWORD" envDefault:"postgres" secret:"true" doc:"Postgres password"`
-	Database         string        `env:"CCNQ_PG_DATABASE" envDefault:"postgres" doc:"Postgres database"`
-	Schema           string        `env:"CCNQ_PG_SCHEMA" envDefault:"queue" doc:"schema of the queue's tables and functions"`
-	PoolMax          int           `env:"CCNQ_PG_POOL_MAX" envDefault:"10" min:"2" max:"1000" doc:"connections at most"`
-	StatementTimeout config.Millis `env:"CCNQ_PG_STATEMENT_TIMEOUT_MS" envDefault:"5000" min:"100" doc:"limit for a statement that has none of its own"`
-	SSLMode          string        `env:"CCNQ_PG_SSLMODE" envDefault:"prefer" enum:"disable,allow,prefer,require,verify-ca,verify-full" doc:"TLS to Postgres, as in libpq"`
-	CAFile           string        `env:"CCNQ_PG_CA_FILE" doc:"certificate authorities (PEM) that verify Postgres; needs CCNQ_PG_SSLMODE verify-ca or verify-full"`
-	DirectURL        string        `env:"CCNQ_PG_DIRECT_URL" secret:"true" doc:"address (postgres://…) past a transaction pooler, for migrations; the user's search_path must then name the schema"`
 }
 
 // Queue is the coordinator's part of the admission queue. All coordinators of
@@ -52,11 +37,7 @@ type Queue struct {
 // Validate returns one message for each problem that concerns several
 // variables, or the content of one.
 func (c *Config) Validate() []string {
-	problems := c.NATS.Validate()
-	if err := db.CheckSchema(c.Postgres.Schema); err != nil {
-		problems = append(problems, "CCNQ_PG_SCHEMA: "+err.Error())
-	}
-	return append(problems, c.Postgres.validate()...)
+	return append(c.NATS.Validate(), c.Postgres.Validate()...)
 }
 
 // limits returns what decisions depend on.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ccnq/ccnq/pkg/admin"
 	"github.com/ccnq/ccnq/pkg/bus"
+	"github.com/ccnq/ccnq/pkg/postgres"
 	"github.com/ccnq/ccnq/services/queue-coordinator/internal/guard"
 	"github.com/ccnq/ccnq/services/queue-coordinator/internal/push"
 	"github.com/ccnq/ccnq/services/queue-coordinator/internal/rpc"
@@ -25,6 +26,8 @@ import (
 const (
 	// version is what NATS lists: the version of the messages.
 	version = "1.0.0"
+	// table is one that shows that the coordinator's migrations are visible.
+	table = "group_state"
 	// prepareTimeout bounds one attempt to make the database usable.
 	// Migrations wait for each other, see db.LockWait.
 	prepareTimeout = 2 * time.Minute
@@ -63,8 +66,8 @@ type Coordinator struct {
 	guard   atomic.Pointer[guard.Store]
 	serving atomic.Bool // the edges can ask
 	sweeper atomic.Pointer[sweep.Sweeper]
-	db      *database   // nil with Memory
-	server  *rpc.Server // read after working.Wait
+	db      *postgres.Database // nil with Memory
+	server  *rpc.Server        // read after working.Wait
 
 	starting sync.Mutex // held by Start, and by Stop while it ends everything
 	cancel   context.CancelFunc
@@ -163,7 +166,7 @@ func (c *Coordinator) start(ctx context.Context) error {
 	if c.deps.Memory {
 		return c.serve(run, memstore.New(time.Now, pusher.Promoted))
 	}
-	if c.db, err = c.cfg.Postgres.open(run); err != nil {
+	if c.db, err = c.cfg.Postgres.Open(run, rpc.ServiceName, table); err != nil {
 		return err
 	}
 	c.working.Go(func() { c.join(run, pusher) })
@@ -175,10 +178,10 @@ func (c *Coordinator) join(run context.Context, pusher *push.Pusher) {
 	delay, last := minRetry, ""
 	for {
 		ctx, cancel := context.WithTimeout(run, prepareTimeout)
-		err := c.db.prepare(ctx)
+		err := c.db.Prepare(ctx)
 		cancel()
 		if err == nil {
-			err = c.serve(run, pgstore.New(c.db.pool, pgstore.Options{Promoted: pusher.Promoted, Logger: c.logger}))
+			err = c.serve(run, pgstore.New(c.db.Pool(), pgstore.Options{Promoted: pusher.Promoted, Logger: c.logger}))
 			if err != nil {
 				c.logger.Error("cannot serve", "error", err)
 			}
@@ -205,7 +208,7 @@ func (c *Coordinator) join(run context.Context, pusher *push.Pusher) {
 func (c *Coordinator) serve(run context.Context, st store.Store) error {
 	opts := guard.Options{Store: st, OnChange: c.interrupted, Logger: c.logger, Registry: c.registry}
 	if c.db != nil {
-		opts.Ping, opts.Restore = c.db.ping, c.db.prepare
+		opts.Ping, opts.Restore = c.db.Ping, c.db.Prepare
 	}
 	guarded, conn := guard.New(opts), c.conn.Load()
 	c.guard.Store(guarded)
@@ -282,7 +285,7 @@ func (c *Coordinator) stop(ctx context.Context) error {
 		g.Close()
 	}
 	if c.db != nil {
-		c.db.pool.Close()
+		c.db.Close()
 	}
 	if conn := c.conn.Load(); conn != nil {
 		conn.Close()
