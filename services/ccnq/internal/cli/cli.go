@@ -34,7 +34,7 @@ func Run(ctx context.Context, version string, args []string, stdout, stderr io.W
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), rulesCommand())
+	root.AddCommand(runCommand(), rulesCommand(), blocksCommand(), eventsCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
