@@ -39,7 +39,7 @@ type fileQueue struct {
 	path     string
 	source   string
 	maxBytes int64
-	bell     signal
+	bell     ringer
 	onDrop   func(record)
 
 	mu      sync.Mutex
@@ -55,7 +55,7 @@ type fileQueue struct {
 // openFile opens the outbox at path, or makes one. The error wraps
 // [errCorrupt], or says why the disk does not serve.
 func openFile(path, source string, maxBytes int64, onDrop func(record)) (*fileQueue, error) {
-	q := &fileQueue{path: path, source: source, maxBytes: maxBytes, bell: newSignal(), onDrop: onDrop}
+	q := &fileQueue{path: path, source: source, maxBytes: maxBytes, bell: newRinger(), onDrop: onDrop}
 	if err := q.load(); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -169,7 +169,8 @@ func (o *Outbox) Stop(ctx context.Context) {
 	}
 }
 
-// Degraded says why denials are not safe on disk, or nothing.
+// Degraded says why denials are not safe on disk, or nothing. After a fault it
+// does so until a denial has been written again.
 func (o *Outbox) Degraded() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -218,7 +219,7 @@ func (o *Outbox) flush(refusals bool) {
 	}
 	err := o.file.write(all)
 	if err == nil {
-		if o.faulty {
+		if o.faulty && len(all) > 0 { // a write of nothing shows nothing
 			o.faulty = false
 			o.opts.Logger.Info("the outbox's file can be written again")
 		}

@@ -35,12 +35,12 @@ func newID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// signal is a bell that can be rung without waiting.
-type signal chan struct{}
+// ringer is a bell that can be rung without waiting.
+type ringer chan struct{}
 
-func newSignal() signal { return make(signal, 1) }
+func newRinger() ringer { return make(ringer, 1) }
 
-func (s signal) ring() {
+func (s ringer) ring() {
 	select {
 	case s <- struct{}{}:
 	default:
@@ -52,7 +52,7 @@ type memoryQueue struct {
 	id     string
 	source string
 	limit  int
-	bell   signal
+	bell   ringer
 	onDrop func(record)
 
 	mu      sync.Mutex
@@ -62,7 +62,7 @@ type memoryQueue struct {
 }
 
 func newMemoryQueue(source string, limit int, onDrop func(record)) *memoryQueue {
-	return &memoryQueue{id: newID(), source: source, limit: limit, bell: newSignal(), onDrop: onDrop}
+	return &memoryQueue{id: newID(), source: source, limit: limit, bell: newRinger(), onDrop: onDrop}
 }
 
 func (q *memoryQueue) name() string { return q.id }

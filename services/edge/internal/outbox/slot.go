@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 )
 
 // maxSlots bounds the outboxes of one folder.
@@ -24,18 +23,19 @@ func takeSlot(dir string, number int) (*slot, error) {
 	base := filepath.Join(dir, fmt.Sprintf("outbox-%d", number))
 	// The lock is a file of its own: a corrupt outbox can be moved aside, and an
 	// empty one removed, without anybody losing the lock.
-	lock, err := os.OpenFile(base+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(base+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = lock.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, nil
-		}
+	taken, err := lock(f)
+	if taken {
+		return &slot{lock: f, path: base + ".db"}, nil
+	}
+	_ = f.Close()
+	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", base+".lock", err)
 	}
-	return &slot{lock: lock, path: base + ".db"}, nil
+	return nil, nil
 }
 
 // firstSlot takes the first slot that is free.
