@@ -2,16 +2,18 @@ package ccnq
 
 import (
 	"github.com/ccnq/ccnq/pkg/config"
+	"github.com/ccnq/ccnq/services/denylist"
 	"github.com/ccnq/ccnq/services/edge"
 	coordinator "github.com/ccnq/ccnq/services/queue-coordinator"
 )
 
-// Config is the standalone program's environment: its own few variables, the
-// edge's, and what the coordinator has beyond those.
+// Config is the standalone program's environment: its own few variables, and
+// those of the services in it.
 type Config struct {
 	Standalone  Standalone `section:"Standalone program"`
 	Edge        edge.Config
 	Coordinator coordinator.Config
+	Denylist    denylist.Config
 }
 
 // Standalone are the settings that only the standalone program has.
@@ -21,13 +23,13 @@ type Standalone struct {
 
 // Load fills c from variables in the form of [os.Environ]; see [config.Load].
 func (c *Config) Load(environ []string) error {
-	return config.Load(environ, &c.Edge, &c.Coordinator, &c.Standalone)
+	return config.Load(environ, &c.Edge, &c.Coordinator, &c.Denylist, &c.Standalone)
 }
 
 // AllConfigs returns an empty value of each program's configuration, for the
 // documentation.
 func AllConfigs() []any {
-	return []any{&edge.Config{}, &coordinator.Config{}, &struct {
+	return []any{&edge.Config{}, &coordinator.Config{}, &denylist.Config{}, &struct {
 		Standalone Standalone `section:"Standalone program"`
 	}{}}
 }

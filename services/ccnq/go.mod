@@ -12,11 +12,14 @@ require (
 	go.uber.org/goleak v1.3.0
 )
 
+require go.etcd.io/bbolt v1.5.0 // indirect
+
 require (
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/caarlos0/env/v11 v11.4.2 // indirect
 	github.com/ccnq/ccnq/db v0.0.0 // indirect
+	github.com/ccnq/ccnq/services/denylist v0.0.0
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dlclark/regexp2/v2 v2.13.0 // indirect
 	github.com/fsnotify/fsnotify v1.10.1 // indirect
@@ -43,7 +46,7 @@ require (
 	github.com/prometheus/procfs v0.23.0 // indirect
 	github.com/sethvargo/go-retry v0.5.0 // indirect
 	github.com/sony/gobreaker/v2 v2.4.0 // indirect
-	github.com/spf13/pflag v1.0.9 // indirect
+	github.com/spf13/pflag v1.0.10 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
@@ -62,3 +65,5 @@ replace github.com/ccnq/ccnq/pkg => ../../pkg
 replace github.com/ccnq/ccnq/services/edge => ../edge
 
 replace github.com/ccnq/ccnq/services/queue-coordinator => ../queue-coordinator
+
+replace github.com/ccnq/ccnq/services/denylist => ../denylist

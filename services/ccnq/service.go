@@ -20,6 +20,7 @@ import (
 	"github.com/ccnq/ccnq/pkg/bus/embed"
 	"github.com/ccnq/ccnq/pkg/config"
 	"github.com/ccnq/ccnq/pkg/lifecycle"
+	"github.com/ccnq/ccnq/services/denylist"
 	"github.com/ccnq/ccnq/services/edge"
 	coordinator "github.com/ccnq/ccnq/services/queue-coordinator"
 )
@@ -37,6 +38,7 @@ type Program struct {
 	admin       *admin.Server
 	edge        *edge.Edge
 	coordinator *coordinator.Coordinator
+	denylist    *denylist.Service
 	group       *lifecycle.Group
 }
 
@@ -63,9 +65,13 @@ func New(cfg Config, deps Deps) (_ *Program, err error) {
 		}
 	}()
 	adminAddr := cfg.Edge.General.AdminAddr
-	cfg.Edge.General.AdminAddr, cfg.Coordinator.General.AdminAddr = "off", "off"
+	cfg.Edge.General.AdminAddr, cfg.Coordinator.General.AdminAddr, cfg.Denylist.General.AdminAddr = "off", "off", "off"
 	p.coordinator = coordinator.New(cfg.Coordinator, coordinator.Deps{
 		Logger: logger.With("service", "queue-coordinator"), NATS: p.dial("queue-coordinator"),
+		Registry: p.registry, Memory: true,
+	})
+	p.denylist = denylist.New(cfg.Denylist, denylist.Deps{
+		Logger: logger.With("service", "denylist"), NATS: p.dial("denylist"),
 		Registry: p.registry, Memory: true,
 	})
 	p.edge, err = edge.New(cfg.Edge, edge.Deps{
@@ -75,14 +81,22 @@ func New(cfg Config, deps Deps) (_ *Program, err error) {
 		return nil, err
 	}
 	checks := p.edge.Checks()
-	maps.Copy(checks, p.coordinator.Checks())
+	var services []lifecycle.Component
+	if cfg.Edge.Queue.Enabled {
+		maps.Copy(checks, p.coordinator.Checks())
+		maps.Copy(checks, p.denylist.Checks())
+		services = []lifecycle.Component{
+			{Name: "queue-coordinator", Start: p.coordinator.Start, Stop: p.coordinator.Stop},
+			{Name: "denylist", Start: p.denylist.Start, Stop: p.denylist.Stop},
+		}
+	}
 	p.admin = admin.New(admin.Options{
 		Addr: adminAddr, Checks: checks, Fail: func(err error) { p.group.Fail(err) },
 		Log: logger, Pprof: cfg.Edge.General.AdminPprof, Registry: p.registry,
 	})
-	p.group = lifecycle.New(
-		lifecycle.Component{Name: "admin listener", Start: p.admin.Start, Stop: p.admin.Stop},
-		lifecycle.Component{Name: "queue-coordinator", Start: p.coordinator.Start, Stop: p.coordinator.Stop},
+	parts := []lifecycle.Component{{Name: "admin listener", Start: p.admin.Start, Stop: p.admin.Stop}}
+	parts = append(parts, services...)
+	parts = append(parts,
 		lifecycle.Component{Name: "edge", Start: p.edge.Start, Stop: p.edge.Stop, StopTimeout: cfg.Edge.StopTimeout()},
 		lifecycle.Component{Name: "started", Start: func(context.Context) error {
 			if deps.Started != nil {
@@ -91,6 +105,7 @@ func New(cfg Config, deps Deps) (_ *Program, err error) {
 			return nil
 		}},
 	)
+	p.group = lifecycle.New(parts...)
 	return p, nil
 }
 
