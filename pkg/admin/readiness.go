@@ -46,6 +46,22 @@ func (s Status) String() string {
 // must answer from memory.
 type Checks map[string]func() Status
 
+// Dispensable returns the checks as those of parts that a program can do
+// without for a while: what is not ready there is degraded here.
+func (c Checks) Dispensable() Checks {
+	out := make(Checks, len(c))
+	for name, check := range c {
+		out[name] = func() Status {
+			status := check()
+			if status.state == notReady {
+				status.state = degraded
+			}
+			return status
+		}
+	}
+	return out
+}
+
 // readiness is the body of /readyz.
 type readiness struct {
 	Ready bool              `json:"ready"`

@@ -199,3 +199,15 @@ func BenchmarkLogger(b *testing.B) {
 			slog.Int("status", 200), slog.Int64("bytes", 1024))
 	}
 }
+
+func TestDispensable(t *testing.T) {
+	t.Parallel()
+	checks := Checks{
+		"a": func() Status { return NotReady("starting") },
+		"b": func() Status { return Degraded("slow") },
+		"c": func() Status { return OK },
+	}.Dispensable()
+	require.Equal(t, Degraded("starting"), checks["a"]())
+	require.Equal(t, Degraded("slow"), checks["b"]())
+	require.Equal(t, OK, checks["c"]())
+}

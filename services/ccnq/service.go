@@ -83,8 +83,8 @@ func New(cfg Config, deps Deps) (_ *Program, err error) {
 	checks := p.edge.Checks()
 	var services []lifecycle.Component
 	if cfg.Edge.Queue.Enabled {
-		maps.Copy(checks, p.coordinator.Checks())
-		maps.Copy(checks, p.denylist.Checks())
+		maps.Copy(checks, p.coordinator.Checks().Dispensable())
+		maps.Copy(checks, p.denylist.Checks().Dispensable())
 		services = []lifecycle.Component{
 			{Name: "queue-coordinator", Start: p.coordinator.Start, Stop: p.coordinator.Stop},
 			{Name: "denylist", Start: p.denylist.Start, Stop: p.denylist.Stop},
