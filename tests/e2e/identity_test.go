@@ -57,9 +57,9 @@ func seen(t *testing.T, a visitor.Answer) origin.Seen {
 func TestF01_SeveralXForwardedForLines(t *testing.T) {
 	t.Parallel()
 	_, ask := addressFrom(t, "X-Forwarded-For", nil)
-	forged, real := "X-Forwarded-For: 198.51.100.66", "X-Forwarded-For: 203.0.113.9"
-	require.Equal(t, refused, ask(forged, real).Status, "the proxy's line decides")
-	got := seen(t, ask(real, forged))
+	forged, added := "X-Forwarded-For: 198.51.100.66", "X-Forwarded-For: 203.0.113.9"
+	require.Equal(t, refused, ask(forged, added).Status, "the proxy's line decides")
+	got := seen(t, ask(added, forged))
 	require.Equal(t, []string{"203.0.113.9, 198.51.100.66, 127.0.0.1"}, got.Header["X-Forwarded-For"],
 		"one list in order of arrival with the peer at its end")
 	got = seen(t, ask("X-Forwarded-For: 203.0.113.9, 198.51.100.66", "x-forwarded-for: 127.0.0.2"))

@@ -38,12 +38,14 @@ func TestF16_TheClientHangsUpWhileItIsServed(t *testing.T) {
 		run      func(*testing.T, *cluster.Cluster)
 	}{
 		{"before the origin's head", nil, func(t *testing.T, c *cluster.Cluster) {
+			t.Helper()
 			a, p := occupy(t, c, visitor.Request{IP: alice})
 			p.HangUp()
 			require.ErrorIs(t, p.Answer(t).Err, context.Canceled)
 			<-a.Ended()
 		}},
 		{"in the middle of the body", nil, func(t *testing.T, c *cluster.Cluster) {
+			t.Helper()
 			a, p := occupy(t, c, visitor.Request{IP: alice, Do: origin.DoPart})
 			p.HangUp()
 			answer := p.Answer(t)
@@ -51,6 +53,7 @@ func TestF16_TheClientHangsUpWhileItIsServed(t *testing.T) {
 			<-a.Ended()
 		}},
 		{"while it sends the body", nil, func(t *testing.T, c *cluster.Cluster) {
+			t.Helper()
 			conn := visitor.Dial(t, c.Edges[0].URL)
 			conn.Lines(t, "POST / HTTP/1.1", "Host: site.example", visitor.AddressField+": "+alice,
 				origin.Group+": "+visitor.Group(alice), "Content-Length: 1000000", "", "only this")
@@ -58,14 +61,17 @@ func TestF16_TheClientHangsUpWhileItIsServed(t *testing.T) {
 			require.NoError(t, conn.Close())
 		}},
 		{"the origin resets", nil, func(t *testing.T, c *cluster.Cluster) {
+			t.Helper()
 			answer := c.Get(t, visitor.Request{Edge: c.Edges[0].URL, IP: alice, Do: origin.DoReset})
 			require.Equal(t, http.StatusBadGateway, answer.Status)
 		}},
 		{"the origin closes in the middle of a chunk", nil, func(t *testing.T, c *cluster.Cluster) {
+			t.Helper()
 			answer := c.Ask(t.Context(), visitor.Request{Edge: c.Edges[0].URL, IP: alice, Do: origin.DoBreak})
 			require.ErrorIs(t, answer.Err, io.ErrUnexpectedEOF, "a broken answer must not look whole")
 		}},
 		{"the origin never answers", cluster.Settings{"CCNQ_UPSTREAM_HEADER_TIMEOUT_MS": "100"}, func(t *testing.T, c *cluster.Cluster) {
+			t.Helper()
 			a, p := occupy(t, c, visitor.Request{IP: alice})
 			answer := p.Answer(t)
 			require.NoError(t, answer.Err)
@@ -73,6 +79,7 @@ func TestF16_TheClientHangsUpWhileItIsServed(t *testing.T) {
 			<-a.Ended()
 		}},
 		{"the time limit ends it", cluster.Settings{"CCNQ_QUEUE_MAX_ACTIVE_DURATION_MS": "100"}, func(t *testing.T, c *cluster.Cluster) {
+			t.Helper()
 			a, p := occupy(t, c, visitor.Request{IP: alice, Do: origin.DoPart})
 			require.ErrorIs(t, p.Answer(t).Err, io.ErrUnexpectedEOF)
 			<-a.Ended()

@@ -26,10 +26,10 @@ func (s *site) outageOf(breaks, mends func()) {
 	t.Helper()
 	stream := s.drive(s.edges...)
 	stream.more(t, 20)
-	open, asks := s.sum("ccnq_queue_fail_open_total"), 0
+	open := s.sum("ccnq_queue_fail_open_total")
 	breaks()
 	s.degraded()
-	asks = s.sum("ccnq_queue_asks_total")
+	asks := s.sum("ccnq_queue_asks_total")
 	stream.more(t, outage)
 	require.GreaterOrEqual(t, s.sum("ccnq_queue_fail_open_total")-open, outage/2, "requests pass undecided, and are counted")
 	require.Less(t, s.sum("ccnq_queue_asks_total")-asks, outage/4, "the store is not asked for every request")

@@ -189,6 +189,7 @@ func Stop(t testing.TB, service interface{ Stop(context.Context) error }) {
 }
 
 func stop(t testing.TB, service interface{ Stop(context.Context) error }) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
 	if err := service.Stop(ctx); err != nil {

@@ -54,6 +54,7 @@ func (l *Log) Lines(t testing.TB, message string) []map[string]any {
 const shown = 8 << 10
 
 func (l *Log) showIfFailed(t testing.TB, who string) {
+	t.Helper()
 	if t.Failed() {
 		text := l.Text()
 		t.Logf("log of the %s, its end:\n%s", who, text[max(0, len(text)-shown):])

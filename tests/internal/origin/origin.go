@@ -49,6 +49,7 @@ type group struct {
 
 // New starts an origin and ends it with the test.
 func New(t testing.TB) *Origin {
+	t.Helper()
 	o := &Origin{held: make(chan *Arrival, maxHeld), groups: map[string]*group{}}
 	o.server = httptest.NewUnstartedServer(http.HandlerFunc(o.serve))
 	o.server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -42,9 +43,21 @@ func Path(t testing.TB, binary string) string {
 	return filepath.Join(dir, binary)
 }
 
+// parallel is how many tests run at once where nobody says otherwise: they
+// mostly wait.
+const parallel = "4"
+
 // Main runs the tests, looks for goroutines that they left behind, and removes
 // the binaries.
 func Main(m *testing.M) {
+	flag.Parse()
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if !said {
+		if err := flag.Set("test.parallel", parallel); err != nil {
+			panic(err) // no such flag: this is no test binary
+		}
+	}
 	if err := build(); err != nil { // now, so that no test's time counts it
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -4,6 +4,7 @@ package process
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -32,7 +33,7 @@ type Process struct {
 func Start(t testing.TB, binary string, env []string, args ...string) *Process {
 	t.Helper()
 	cmd := exec.Command(Path(t, binary), args...)
-	cmd.Env = append(env, "HOME="+t.TempDir(), "PATH="+os.Getenv("PATH"))
+	cmd.Env = append([]string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}, env...)
 	cmd.Dir = t.TempDir()
 	cmd.SysProcAttr = attributes()
 	p := &Process{name: binary, cmd: cmd, log: &log{}, exited: make(chan struct{})}
@@ -92,7 +93,7 @@ func (p *Process) signal(t testing.TB, sig syscall.Signal) {
 	select {
 	case <-p.exited:
 	default:
-		if err := p.cmd.Process.Signal(sig); err != nil && err != os.ErrProcessDone {
+		if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			t.Fatalf("%s to %s: %v", sig, p.name, err)
 		}
 	}

@@ -2,6 +2,7 @@ package visitor
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -68,7 +69,7 @@ func (c *Conn) Ended(t testing.TB) bool {
 }
 
 func isTimeout(err error) bool {
-	netErr, ok := err.(net.Error)
+	netErr, ok := errors.AsType[net.Error](err)
 	return ok && netErr.Timeout()
 }
 

@@ -56,6 +56,7 @@ type Visitors struct {
 
 // New returns visitors who leave when the test ends.
 func New(t testing.TB) *Visitors {
+	t.Helper()
 	v := &Visitors{transport: &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true}}
 	t.Cleanup(v.transport.CloseIdleConnections)
 	return v
