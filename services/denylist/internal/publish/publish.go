@@ -19,8 +19,9 @@ const (
 	poll = 500 * time.Millisecond
 	// pageSize is the number of changes that are published at once.
 	pageSize = 1_000
-	// ackTimeout bounds the wait for the acknowledgements of one page.
-	ackTimeout = 10 * time.Second
+	// ackTimeout bounds the wait for the acknowledgements of one page: those that
+	// a connection lost never come.
+	ackTimeout = 3 * time.Second
 	maxRetry   = 2 * time.Second
 	// lastTimeout bounds what is done when the work ends.
 	lastTimeout = 2 * time.Second
