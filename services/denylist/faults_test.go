@@ -194,7 +194,7 @@ func TestKilledAtRandomPoints(t *testing.T) {
 			}
 		}()
 		events, duplicates := 0, 0
-		for running := true; running; events++ {
+		for running := true; running && events < 3_000; events++ {
 			select {
 			case <-killed:
 				running = false
@@ -215,6 +215,7 @@ func TestKilledAtRandomPoints(t *testing.T) {
 				o.send(event)
 			}
 		}
+		<-killed
 		f.failing.Store(false)
 		t.Logf("events sent %d, sent again %d, injected failures %d, blocks %d + %d", events, duplicates, f.failed.Load(),
 			len(m.blocks[wire.ScopeIP]), len(m.blocks[wire.ScopeRange]))
