@@ -22,6 +22,7 @@ const (
 )
 
 func server(t testing.TB, opts embed.Options) *embed.Server {
+	t.Helper()
 	s, err := embed.Start(opts)
 	require.NoError(t, err)
 	t.Cleanup(s.Stop)
@@ -30,6 +31,7 @@ func server(t testing.TB, opts embed.Options) *embed.Server {
 
 // port returns the port that a server took.
 func port(t testing.TB, s *embed.Server) int {
+	t.Helper()
 	u, err := url.Parse(s.ClientURL())
 	require.NoError(t, err)
 	p, err := strconv.Atoi(u.Port())
@@ -45,6 +47,7 @@ type client struct {
 }
 
 func connect(t testing.TB, opts Options) *client {
+	t.Helper()
 	c := &client{changes: make(chan bool, 100), log: new(lockedBuffer)}
 	opts.Logger = slog.New(slog.NewTextHandler(c.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	opts.OnChange = func(connected bool) { c.changes <- connected }

@@ -36,7 +36,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(namesFile, names, 0o644); err != nil {
+	if err := os.WriteFile(namesFile, names, 0o600); err != nil {
 		return err
 	}
 	text, err := os.ReadFile(readme)
@@ -52,5 +52,5 @@ func run() error {
 	out.Write(before)
 	out.WriteString(begin + "\n" + config.Table(fields) + "\n" + end)
 	out.Write(after)
-	return os.WriteFile(readme, out.Bytes(), 0o644)
+	return os.WriteFile(readme, out.Bytes(), 0o600)
 }
