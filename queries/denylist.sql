@@ -56,7 +56,7 @@ ON CONFLICT DO NOTHING;
 -- name: DenialDays :many
 -- What a batch needs of its addresses: the days that it counts, and the
 -- exceeded ones in their windows.
-SELECT ip, day, count, ip_group, cardinality(samples)::integer AS samples
+SELECT ip, day, count, ip_group
 FROM ip_denial_count
 WHERE ip = ANY (@ips::text[])
   AND day BETWEEN @first::date AND @last::date
@@ -69,16 +69,21 @@ SELECT (SELECT count(*) FROM (
         ) AS few)::integer AS addresses
 FROM (SELECT unnest(@groups::text[]) AS ip_group, unnest(@days::date[]) AS day) AS r;
 
--- name: CountDenials :exec
+-- name: InsertCounts :exec
 -- The samples of a row are lines of one text.
-INSERT INTO ip_denial_count AS c (ip, ip_group, day, count, first_seq, last_seq, samples)
+INSERT INTO ip_denial_count (ip, ip_group, day, count, first_seq, last_seq, samples)
 SELECT unnest(@ips::text[]), unnest(@groups::text[]), unnest(@days::date[]), unnest(@counts::bigint[]),
        unnest(@first_seqs::bigint[]), unnest(@last_seqs::bigint[]),
-       string_to_array(unnest(@samples::text[]), E'\n')
-ON CONFLICT (ip, day) DO UPDATE
-SET count = c.count + excluded.count, last_seq = excluded.last_seq,
-    samples = CASE WHEN excluded.samples = '{}' THEN c.samples
-                   ELSE (c.samples || excluded.samples)[1:16] END;
+       string_to_array(unnest(@samples::text[]), E'\n');
+
+-- name: AddToCounts :execrows
+UPDATE ip_denial_count AS c
+SET count = c.count + n.count, last_seq = n.last_seq,
+    samples = CASE WHEN n.samples = '' THEN c.samples
+                   ELSE c.samples || string_to_array(n.samples, E'\n') END
+FROM (SELECT unnest(@ips::text[]) AS ip, unnest(@days::date[]) AS day, unnest(@counts::bigint[]) AS count,
+             unnest(@last_seqs::bigint[]) AS last_seq, unnest(@samples::text[]) AS samples) AS n
+WHERE c.ip = n.ip AND c.day = n.day;
 
 -- name: ForgiveIP :execrows
 DELETE FROM ip_denial_count WHERE ip = @ip;
@@ -106,21 +111,29 @@ SELECT ip_group AS target, blocked_until, since, reason, by, version
 FROM ip_group_block WHERE ip_group = ANY (@targets::text[]);
 
 -- name: InsertIPBlocks :many
+-- A version of 0 draws the next.
 INSERT INTO ip_block (ip, blocked_until, since, reason, by, version, changed)
-SELECT unnest(@targets::text[]), unnest(@ends::timestamptz[]), unnest(@sinces::timestamptz[]),
-       unnest(@reasons::text[]), unnest(@bys::text[]), unnest(@versions::bigint[]), unnest(@changed::timestamptz[])
+SELECT n.target, n.blocked_until, n.since, n.reason, n.by,
+       CASE WHEN n.version = 0 THEN nextval('block_version') ELSE n.version END, n.changed
+FROM (SELECT unnest(@targets::text[]) AS target, unnest(@ends::timestamptz[]) AS blocked_until,
+             unnest(@sinces::timestamptz[]) AS since, unnest(@reasons::text[]) AS reason, unnest(@bys::text[]) AS by,
+             unnest(@versions::bigint[]) AS version, unnest(@changed::timestamptz[]) AS changed) AS n
 RETURNING version;
 
 -- name: InsertRangeBlocks :many
+-- A version of 0 draws the next.
 INSERT INTO ip_group_block (ip_group, blocked_until, since, reason, by, version, changed)
-SELECT unnest(@targets::text[]), unnest(@ends::timestamptz[]), unnest(@sinces::timestamptz[]),
-       unnest(@reasons::text[]), unnest(@bys::text[]), unnest(@versions::bigint[]), unnest(@changed::timestamptz[])
+SELECT n.target, n.blocked_until, n.since, n.reason, n.by,
+       CASE WHEN n.version = 0 THEN nextval('block_version') ELSE n.version END, n.changed
+FROM (SELECT unnest(@targets::text[]) AS target, unnest(@ends::timestamptz[]) AS blocked_until,
+             unnest(@sinces::timestamptz[]) AS since, unnest(@reasons::text[]) AS reason, unnest(@bys::text[]) AS by,
+             unnest(@versions::bigint[]) AS version, unnest(@changed::timestamptz[]) AS changed) AS n
 RETURNING version;
 
 -- name: UpdateIPBlocks :many
 UPDATE ip_block AS b
 SET blocked_until = n.blocked_until, since = n.since, reason = n.reason, by = n.by,
-    version = n.version, changed = n.changed
+    version = CASE WHEN n.version = 0 THEN nextval('block_version') ELSE n.version END, changed = n.changed
 FROM (SELECT unnest(@targets::text[]) AS target, unnest(@ends::timestamptz[]) AS blocked_until,
              unnest(@sinces::timestamptz[]) AS since, unnest(@reasons::text[]) AS reason, unnest(@bys::text[]) AS by,
              unnest(@versions::bigint[]) AS version, unnest(@changed::timestamptz[]) AS changed) AS n
@@ -130,7 +143,7 @@ RETURNING b.version;
 -- name: UpdateRangeBlocks :many
 UPDATE ip_group_block AS b
 SET blocked_until = n.blocked_until, since = n.since, reason = n.reason, by = n.by,
-    version = n.version, changed = n.changed
+    version = CASE WHEN n.version = 0 THEN nextval('block_version') ELSE n.version END, changed = n.changed
 FROM (SELECT unnest(@targets::text[]) AS target, unnest(@ends::timestamptz[]) AS blocked_until,
              unnest(@sinces::timestamptz[]) AS since, unnest(@reasons::text[]) AS reason, unnest(@bys::text[]) AS by,
              unnest(@versions::bigint[]) AS version, unnest(@changed::timestamptz[]) AS changed) AS n
@@ -148,12 +161,12 @@ FROM ip_group_block WHERE ip_group > @after AND blocked_until > @in_force_at
 ORDER BY ip_group LIMIT @most;
 
 -- name: RenewIPBlocks :execrows
-UPDATE ip_block AS b SET changed = denylist_now()
+UPDATE ip_block AS b SET changed = denylist_now(), version = nextval('block_version')
 FROM (SELECT i.ip FROM ip_block i WHERE i.blocked_until > denylist_now() AND i.changed < @before LIMIT @most) AS old
 WHERE b.ip = old.ip;
 
 -- name: RenewRangeBlocks :execrows
-UPDATE ip_group_block AS b SET changed = denylist_now()
+UPDATE ip_group_block AS b SET changed = denylist_now(), version = nextval('block_version')
 FROM (SELECT i.ip_group FROM ip_group_block i WHERE i.blocked_until > denylist_now() AND i.changed < @before LIMIT @most) AS old
 WHERE b.ip_group = old.ip_group;
 
@@ -233,15 +246,17 @@ INSERT INTO rebuild_outbox_position (outbox_id, last_seq, seen)
 SELECT unnest(@ids::text[]), unnest(@seqs::bigint[]), unnest(@seens::timestamptz[])
 ON CONFLICT (outbox_id) DO UPDATE SET last_seq = excluded.last_seq, seen = excluded.seen;
 
+-- name: RebuildDays :many
+SELECT ip, day, count, ip_group FROM rebuild_denial_count
+WHERE ip = ANY (@ips::text[]) AND day BETWEEN @first::date AND @last::date;
+
 -- name: RebuildCountDenials :exec
 INSERT INTO rebuild_denial_count AS c (ip, ip_group, day, count, first_seq, last_seq, samples)
 SELECT unnest(@ips::text[]), unnest(@groups::text[]), unnest(@days::date[]), unnest(@counts::bigint[]),
        unnest(@first_seqs::bigint[]), unnest(@last_seqs::bigint[]),
        string_to_array(unnest(@samples::text[]), E'\n')
 ON CONFLICT (ip, day) DO UPDATE
-SET count = c.count + excluded.count, last_seq = excluded.last_seq,
-    samples = CASE WHEN excluded.samples = '{}' THEN c.samples
-                   ELSE (c.samples || excluded.samples)[1:16] END;
+SET count = c.count + excluded.count, last_seq = excluded.last_seq, samples = c.samples || excluded.samples;
 
 -- name: RebuildForgiveIP :exec
 DELETE FROM rebuild_denial_count WHERE ip = @ip;

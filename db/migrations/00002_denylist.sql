@@ -21,6 +21,7 @@
 --                     request: for an operator who asked the service
 --                     replay: a block of an old event, which makes no change
 --                     anything else: an operator's own SQL
+--     All but the last write the columns version and changed themselves.
 --       ccnq.forgive  on: a lift that also forgives what was counted
 --       ccnq.now      the time to act at; unset means the database's clock
 --   * Addresses and ranges are texts in one form only (address_text).
@@ -63,12 +64,12 @@ CREATE TABLE ip_denial_count (
     -- Places of the first and the last of these events in the stream.
     first_seq bigint           NOT NULL DEFAULT 0,
     last_seq  bigint           NOT NULL DEFAULT 0,
-    -- The first denials, one JSON object each: at, reason, path, edge.
+    -- Denial 1, 2, 4, 8, … as one JSON object each: at, reason, path, edge.
     samples   text[]           NOT NULL DEFAULT '{}',
     CONSTRAINT ip_denial_count_pkey PRIMARY KEY (ip, day),
     CONSTRAINT ip_denial_count_count_positive CHECK (count > 0)
 ) WITH (
-    fillfactor = 80,
+    fillfactor = 70,
     autovacuum_vacuum_scale_factor = 0.1,
     autovacuum_analyze_scale_factor = 0.2
 );
@@ -207,6 +208,11 @@ CREATE UNLOGGED TABLE rebuild_block (
     CONSTRAINT rebuild_block_pkey PRIMARY KEY (scope, target)
 );
 
+-- Who an operator's own SQL is: the session's user and program.
+CREATE FUNCTION sql_user() RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT left(session_user || coalesce(' (' || nullif(current_setting('application_name'), '') || ')', ''), 128)
+$$;
+
 -- Waits until nobody else changes blocks, and keeps others from it until the
 -- end of the transaction.
 -- +goose StatementBegin
@@ -230,22 +236,18 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Before each row that is made or changed: its version, and who did it.
+-- Before each row that an operator's own SQL makes or changes: its version, and
+-- who did it.
 -- +goose StatementBegin
 CREATE FUNCTION block_stamp() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
-DECLARE
-    v_writer text := coalesce(current_setting('ccnq.writer', true), '');
 BEGIN
-    IF v_writer = 'replay' OR (TG_OP = 'UPDATE' AND NEW IS NOT DISTINCT FROM OLD) THEN
+    IF TG_OP = 'UPDATE' AND NEW IS NOT DISTINCT FROM OLD THEN
         RETURN NEW;
     END IF;
     NEW.version := nextval('block_version');
     NEW.changed := denylist_now();
-    IF v_writer IN ('projector', 'request') THEN
-        RETURN NEW;
-    END IF;
-    NEW.by := left(session_user || coalesce(' (' || nullif(current_setting('application_name'), '') || ')', ''), 128);
+    NEW.by := sql_user();
     IF TG_OP = 'UPDATE' THEN
         IF NEW.reason = OLD.reason THEN
             NEW.reason := 'SQL';
@@ -300,8 +302,7 @@ BEGIN
         EXECUTE format($q$
             INSERT INTO block_change
             SELECT nextval('block_version'), 'unblocked', %L, %I, $1, since, 'SQL',
-                   left(session_user || coalesce(' (' || nullif(current_setting('application_name'), '') || ')', ''), 128),
-                   $2, $1
+                   sql_user(), $2, $1
             FROM old_rows
             WHERE blocked_until > $1 $q$, TG_ARGV[0], TG_ARGV[1])
         USING v_now, v_keep;
@@ -316,7 +317,8 @@ END $$;
 CREATE TRIGGER a_enter BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON ip_block
     FOR EACH STATEMENT EXECUTE FUNCTION block_enter();
 CREATE TRIGGER b_stamp BEFORE INSERT OR UPDATE ON ip_block
-    FOR EACH ROW EXECUTE FUNCTION block_stamp();
+    FOR EACH ROW WHEN (coalesce(current_setting('ccnq.writer', true), '') NOT IN ('projector', 'request', 'replay'))
+    EXECUTE FUNCTION block_stamp();
 CREATE TRIGGER c_insert AFTER INSERT ON ip_block REFERENCING NEW TABLE AS new_rows
     FOR EACH STATEMENT EXECUTE FUNCTION block_record('ip', 'ip');
 CREATE TRIGGER c_update AFTER UPDATE ON ip_block REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
@@ -327,7 +329,8 @@ CREATE TRIGGER c_delete AFTER DELETE ON ip_block REFERENCING OLD TABLE AS old_ro
 CREATE TRIGGER a_enter BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON ip_group_block
     FOR EACH STATEMENT EXECUTE FUNCTION block_enter();
 CREATE TRIGGER b_stamp BEFORE INSERT OR UPDATE ON ip_group_block
-    FOR EACH ROW EXECUTE FUNCTION block_stamp();
+    FOR EACH ROW WHEN (coalesce(current_setting('ccnq.writer', true), '') NOT IN ('projector', 'request', 'replay'))
+    EXECUTE FUNCTION block_stamp();
 CREATE TRIGGER c_insert AFTER INSERT ON ip_group_block REFERENCING NEW TABLE AS new_rows
     FOR EACH STATEMENT EXECUTE FUNCTION block_record('range', 'ip_group');
 CREATE TRIGGER c_update AFTER UPDATE ON ip_group_block REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
@@ -339,5 +342,5 @@ CREATE TRIGGER c_delete AFTER DELETE ON ip_group_block REFERENCING OLD TABLE AS 
 DROP TABLE rebuild_block, rebuild_outbox_position, rebuild_denial_count, rebuild, event_quarantine,
     outbox_position, denylist_leader, denylist_checkpoint, block_publication, block_change,
     ip_group_block, ip_block, ip_denial_count;
-DROP FUNCTION block_record, block_stamp, block_enter, lock_blocks, address_text, denylist_now;
+DROP FUNCTION block_record, block_stamp, block_enter, lock_blocks, sql_user, address_text, denylist_now;
 DROP SEQUENCE block_version;

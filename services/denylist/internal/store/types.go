@@ -13,6 +13,9 @@ const (
 	// MaxAhead is how far ahead of the stream's time an event's time counts.
 	MaxAhead = 5 * time.Minute
 	// MaxSamples is the greatest number of samples of one address and day.
+	// Sampled is the event with the first denial, then each that brings the
+	// count to twice the last or more: so samples spread over the day, and most
+	// events write none.
 	MaxSamples = 16
 	// MaxPayload is how many bytes of a quarantined event are kept.
 	MaxPayload = 64 << 10

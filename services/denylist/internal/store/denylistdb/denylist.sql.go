@@ -10,6 +10,38 @@ import (
 	"time"
 )
 
+const addToCounts = `-- name: AddToCounts :execrows
+UPDATE ip_denial_count AS c
+SET count = c.count + n.count, last_seq = n.last_seq,
+    samples = CASE WHEN n.samples = '' THEN c.samples
+                   ELSE c.samples || string_to_array(n.samples, E'\n') END
+FROM (SELECT unnest($1::text[]) AS ip, unnest($2::date[]) AS day, unnest($3::bigint[]) AS count,
+             unnest($4::bigint[]) AS last_seq, unnest($5::text[]) AS samples) AS n
+WHERE c.ip = n.ip AND c.day = n.day
+`
+
+type AddToCountsParams struct {
+	Ips      []string
+	Days     []time.Time
+	Counts   []int64
+	LastSeqs []int64
+	Samples  []string
+}
+
+func (q *Queries) AddToCounts(ctx context.Context, db DBTX, arg AddToCountsParams) (int64, error) {
+	result, err := db.Exec(ctx, addToCounts,
+		arg.Ips,
+		arg.Days,
+		arg.Counts,
+		arg.LastSeqs,
+		arg.Samples,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const clearRebuild = `-- name: ClearRebuild :exec
 TRUNCATE rebuild, rebuild_denial_count, rebuild_outbox_position, rebuild_block
 `
@@ -34,41 +66,6 @@ func (q *Queries) CountBlocks(ctx context.Context, db DBTX, at time.Time) (Count
 	var i CountBlocksRow
 	err := row.Scan(&i.Ips, &i.Ranges)
 	return i, err
-}
-
-const countDenials = `-- name: CountDenials :exec
-INSERT INTO ip_denial_count AS c (ip, ip_group, day, count, first_seq, last_seq, samples)
-SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::date[]), unnest($4::bigint[]),
-       unnest($5::bigint[]), unnest($6::bigint[]),
-       string_to_array(unnest($7::text[]), E'\n')
-ON CONFLICT (ip, day) DO UPDATE
-SET count = c.count + excluded.count, last_seq = excluded.last_seq,
-    samples = CASE WHEN excluded.samples = '{}' THEN c.samples
-                   ELSE (c.samples || excluded.samples)[1:16] END
-`
-
-type CountDenialsParams struct {
-	Ips       []string
-	Groups    []string
-	Days      []time.Time
-	Counts    []int64
-	FirstSeqs []int64
-	LastSeqs  []int64
-	Samples   []string
-}
-
-// The samples of a row are lines of one text.
-func (q *Queries) CountDenials(ctx context.Context, db DBTX, arg CountDenialsParams) error {
-	_, err := db.Exec(ctx, countDenials,
-		arg.Ips,
-		arg.Groups,
-		arg.Days,
-		arg.Counts,
-		arg.FirstSeqs,
-		arg.LastSeqs,
-		arg.Samples,
-	)
-	return err
 }
 
 const daysOfIP = `-- name: DaysOfIP :many
@@ -171,7 +168,7 @@ func (q *Queries) DaysOfRange(ctx context.Context, db DBTX, arg DaysOfRangeParam
 }
 
 const denialDays = `-- name: DenialDays :many
-SELECT ip, day, count, ip_group, cardinality(samples)::integer AS samples
+SELECT ip, day, count, ip_group
 FROM ip_denial_count
 WHERE ip = ANY ($1::text[])
   AND day BETWEEN $2::date AND $3::date
@@ -191,7 +188,6 @@ type DenialDaysRow struct {
 	Day     time.Time
 	Count   int64
 	IpGroup string
-	Samples int32
 }
 
 // What a batch needs of its addresses: the days that it counts, and the
@@ -216,7 +212,6 @@ func (q *Queries) DenialDays(ctx context.Context, db DBTX, arg DenialDaysParams)
 			&i.Day,
 			&i.Count,
 			&i.IpGroup,
-			&i.Samples,
 		); err != nil {
 			return nil, err
 		}
@@ -338,10 +333,44 @@ func (q *Queries) IPBlocks(ctx context.Context, db DBTX, targets []string) ([]IP
 	return items, nil
 }
 
+const insertCounts = `-- name: InsertCounts :exec
+INSERT INTO ip_denial_count (ip, ip_group, day, count, first_seq, last_seq, samples)
+SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::date[]), unnest($4::bigint[]),
+       unnest($5::bigint[]), unnest($6::bigint[]),
+       string_to_array(unnest($7::text[]), E'\n')
+`
+
+type InsertCountsParams struct {
+	Ips       []string
+	Groups    []string
+	Days      []time.Time
+	Counts    []int64
+	FirstSeqs []int64
+	LastSeqs  []int64
+	Samples   []string
+}
+
+// The samples of a row are lines of one text.
+func (q *Queries) InsertCounts(ctx context.Context, db DBTX, arg InsertCountsParams) error {
+	_, err := db.Exec(ctx, insertCounts,
+		arg.Ips,
+		arg.Groups,
+		arg.Days,
+		arg.Counts,
+		arg.FirstSeqs,
+		arg.LastSeqs,
+		arg.Samples,
+	)
+	return err
+}
+
 const insertIPBlocks = `-- name: InsertIPBlocks :many
 INSERT INTO ip_block (ip, blocked_until, since, reason, by, version, changed)
-SELECT unnest($1::text[]), unnest($2::timestamptz[]), unnest($3::timestamptz[]),
-       unnest($4::text[]), unnest($5::text[]), unnest($6::bigint[]), unnest($7::timestamptz[])
+SELECT n.target, n.blocked_until, n.since, n.reason, n.by,
+       CASE WHEN n.version = 0 THEN nextval('block_version') ELSE n.version END, n.changed
+FROM (SELECT unnest($1::text[]) AS target, unnest($2::timestamptz[]) AS blocked_until,
+             unnest($3::timestamptz[]) AS since, unnest($4::text[]) AS reason, unnest($5::text[]) AS by,
+             unnest($6::bigint[]) AS version, unnest($7::timestamptz[]) AS changed) AS n
 RETURNING version
 `
 
@@ -355,6 +384,7 @@ type InsertIPBlocksParams struct {
 	Changed  []time.Time
 }
 
+// A version of 0 draws the next.
 func (q *Queries) InsertIPBlocks(ctx context.Context, db DBTX, arg InsertIPBlocksParams) ([]int64, error) {
 	rows, err := db.Query(ctx, insertIPBlocks,
 		arg.Targets,
@@ -385,8 +415,11 @@ func (q *Queries) InsertIPBlocks(ctx context.Context, db DBTX, arg InsertIPBlock
 
 const insertRangeBlocks = `-- name: InsertRangeBlocks :many
 INSERT INTO ip_group_block (ip_group, blocked_until, since, reason, by, version, changed)
-SELECT unnest($1::text[]), unnest($2::timestamptz[]), unnest($3::timestamptz[]),
-       unnest($4::text[]), unnest($5::text[]), unnest($6::bigint[]), unnest($7::timestamptz[])
+SELECT n.target, n.blocked_until, n.since, n.reason, n.by,
+       CASE WHEN n.version = 0 THEN nextval('block_version') ELSE n.version END, n.changed
+FROM (SELECT unnest($1::text[]) AS target, unnest($2::timestamptz[]) AS blocked_until,
+             unnest($3::timestamptz[]) AS since, unnest($4::text[]) AS reason, unnest($5::text[]) AS by,
+             unnest($6::bigint[]) AS version, unnest($7::timestamptz[]) AS changed) AS n
 RETURNING version
 `
 
@@ -400,6 +433,7 @@ type InsertRangeBlocksParams struct {
 	Changed  []time.Time
 }
 
+// A version of 0 draws the next.
 func (q *Queries) InsertRangeBlocks(ctx context.Context, db DBTX, arg InsertRangeBlocksParams) ([]int64, error) {
 	rows, err := db.Query(ctx, insertRangeBlocks,
 		arg.Targets,
@@ -999,9 +1033,7 @@ SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::date[]), unnest($4::bi
        unnest($5::bigint[]), unnest($6::bigint[]),
        string_to_array(unnest($7::text[]), E'\n')
 ON CONFLICT (ip, day) DO UPDATE
-SET count = c.count + excluded.count, last_seq = excluded.last_seq,
-    samples = CASE WHEN excluded.samples = '{}' THEN c.samples
-                   ELSE (c.samples || excluded.samples)[1:16] END
+SET count = c.count + excluded.count, last_seq = excluded.last_seq, samples = c.samples || excluded.samples
 `
 
 type RebuildCountDenialsParams struct {
@@ -1042,6 +1074,49 @@ SET ip_group = excluded.ip_group, count = excluded.count, first_seq = excluded.f
 func (q *Queries) RebuildCounts(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, rebuildCounts)
 	return err
+}
+
+const rebuildDays = `-- name: RebuildDays :many
+SELECT ip, day, count, ip_group FROM rebuild_denial_count
+WHERE ip = ANY ($1::text[]) AND day BETWEEN $2::date AND $3::date
+`
+
+type RebuildDaysParams struct {
+	Ips   []string
+	First time.Time
+	Last  time.Time
+}
+
+type RebuildDaysRow struct {
+	Ip      string
+	Day     time.Time
+	Count   int64
+	IpGroup string
+}
+
+func (q *Queries) RebuildDays(ctx context.Context, db DBTX, arg RebuildDaysParams) ([]RebuildDaysRow, error) {
+	rows, err := db.Query(ctx, rebuildDays, arg.Ips, arg.First, arg.Last)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RebuildDaysRow
+	for rows.Next() {
+		var i RebuildDaysRow
+		if err := rows.Scan(
+			&i.Ip,
+			&i.Day,
+			&i.Count,
+			&i.IpGroup,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const rebuildForgiveIP = `-- name: RebuildForgiveIP :exec
@@ -1273,7 +1348,7 @@ func (q *Queries) Rebuilding(ctx context.Context, db DBTX, epoch int64) (bool, e
 }
 
 const renewIPBlocks = `-- name: RenewIPBlocks :execrows
-UPDATE ip_block AS b SET changed = denylist_now()
+UPDATE ip_block AS b SET changed = denylist_now(), version = nextval('block_version')
 FROM (SELECT i.ip FROM ip_block i WHERE i.blocked_until > denylist_now() AND i.changed < $1 LIMIT $2) AS old
 WHERE b.ip = old.ip
 `
@@ -1292,7 +1367,7 @@ func (q *Queries) RenewIPBlocks(ctx context.Context, db DBTX, arg RenewIPBlocksP
 }
 
 const renewRangeBlocks = `-- name: RenewRangeBlocks :execrows
-UPDATE ip_group_block AS b SET changed = denylist_now()
+UPDATE ip_group_block AS b SET changed = denylist_now(), version = nextval('block_version')
 FROM (SELECT i.ip_group FROM ip_group_block i WHERE i.blocked_until > denylist_now() AND i.changed < $1 LIMIT $2) AS old
 WHERE b.ip_group = old.ip_group
 `
@@ -1360,7 +1435,7 @@ func (q *Queries) SetVersion(ctx context.Context, db DBTX, version int64) error 
 const updateIPBlocks = `-- name: UpdateIPBlocks :many
 UPDATE ip_block AS b
 SET blocked_until = n.blocked_until, since = n.since, reason = n.reason, by = n.by,
-    version = n.version, changed = n.changed
+    version = CASE WHEN n.version = 0 THEN nextval('block_version') ELSE n.version END, changed = n.changed
 FROM (SELECT unnest($1::text[]) AS target, unnest($2::timestamptz[]) AS blocked_until,
              unnest($3::timestamptz[]) AS since, unnest($4::text[]) AS reason, unnest($5::text[]) AS by,
              unnest($6::bigint[]) AS version, unnest($7::timestamptz[]) AS changed) AS n
@@ -1409,7 +1484,7 @@ func (q *Queries) UpdateIPBlocks(ctx context.Context, db DBTX, arg UpdateIPBlock
 const updateRangeBlocks = `-- name: UpdateRangeBlocks :many
 UPDATE ip_group_block AS b
 SET blocked_until = n.blocked_until, since = n.since, reason = n.reason, by = n.by,
-    version = n.version, changed = n.changed
+    version = CASE WHEN n.version = 0 THEN nextval('block_version') ELSE n.version END, changed = n.changed
 FROM (SELECT unnest($1::text[]) AS target, unnest($2::timestamptz[]) AS blocked_until,
              unnest($3::timestamptz[]) AS since, unnest($4::text[]) AS reason, unnest($5::text[]) AS by,
              unnest($6::bigint[]) AS version, unnest($7::timestamptz[]) AS changed) AS n

@@ -61,9 +61,7 @@ func (p *projection) load(b *tally.Batch) {
 	for i := range b.Addresses {
 		a := &b.Addresses[i]
 		for _, c := range p.addresses[a.IP] {
-			a.Days = append(a.Days, tally.Row{
-				Day: c.day, Group: c.group, Before: c.denials, SamplesBefore: len(c.samples),
-			})
+			a.Days = append(a.Days, tally.Row{Day: c.day, Group: c.group, Before: c.denials})
 		}
 	}
 	for key, r := range b.Ranges() {

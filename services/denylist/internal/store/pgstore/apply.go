@@ -82,10 +82,8 @@ func (s *Store) decide(ctx context.Context, tx pgx.Tx, b *tally.Batch) (int, err
 		return 0, fmt.Errorf("read counts: %w", err)
 	}
 	due := b.Decide(s.settings)
-	if rows := newRows(b); len(rows.Ips) > 0 {
-		if err := s.queries.CountDenials(ctx, tx, rows); err != nil {
-			return 0, fmt.Errorf("write counts: %w", err)
-		}
+	if err := s.count(ctx, tx, b); err != nil {
+		return 0, fmt.Errorf("write counts: %w", err)
 	}
 	if err := s.queries.SavePositions(ctx, tx, newPositions(b)); err != nil {
 		return 0, fmt.Errorf("write positions: %w", err)
@@ -112,18 +110,33 @@ func (s *Store) decide(ctx context.Context, tx pgx.Tx, b *tally.Batch) (int, err
 	return changes, nil
 }
 
+// count writes the counts of a batch.
+func (s *Store) count(ctx context.Context, tx pgx.Tx, b *tally.Batch) error {
+	made, known := newRows(b)
+	if len(made.Ips) > 0 {
+		if err := s.queries.InsertCounts(ctx, tx, made); err != nil {
+			return err
+		}
+	}
+	if len(known.Ips) == 0 {
+		return nil
+	}
+	n, err := s.queries.AddToCounts(ctx, tx, denylistdb.AddToCountsParams{
+		Ips: known.Ips, Days: known.Days, Counts: known.Counts, LastSeqs: known.LastSeqs, Samples: known.Samples,
+	})
+	if err == nil && n != int64(len(known.Ips)) {
+		return errMeanwhile
+	}
+	return err
+}
+
 // load fills in what was counted before.
 func (s *Store) load(ctx context.Context, tx pgx.Tx, b *tally.Batch) error {
 	first, last, ok := b.Span()
 	if !ok {
 		return nil
 	}
-	ips := make([]string, len(b.Addresses))
-	places := make(map[string]*tally.Address, len(b.Addresses))
-	for i := range b.Addresses {
-		ips[i] = b.Addresses[i].IP.String()
-		places[ips[i]] = &b.Addresses[i]
-	}
+	ips, places := keys(b)
 	days, err := s.queries.DenialDays(ctx, tx, denylistdb.DenialDaysParams{
 		Ips: ips, First: first.WindowStart(s.settings).Begin(), Last: last.Begin(),
 		Counted: first.Begin(), Threshold: int64(s.settings.DailyThreshold),
@@ -132,16 +145,32 @@ func (s *Store) load(ctx context.Context, tx pgx.Tx, b *tally.Batch) error {
 		return err
 	}
 	for _, d := range days {
-		group, err := wire.ParseTarget(wire.ScopeRange, d.IpGroup)
-		if err != nil {
-			return fmt.Errorf("ip_group of %s: %w", d.Ip, err)
+		if err := setDay(places[d.Ip], d); err != nil {
+			return err
 		}
-		a := places[d.Ip]
-		a.Days = append(a.Days, tally.Row{
-			Day: tally.DayOf(d.Day), Group: group, Before: d.Count, SamplesBefore: int(d.Samples),
-		})
 	}
 	return s.loadRanges(ctx, tx, b.Ranges())
+}
+
+// keys are the addresses of a batch as they stand in the tables.
+func keys(b *tally.Batch) (ips []string, places map[string]*tally.Address) {
+	ips = make([]string, len(b.Addresses))
+	places = make(map[string]*tally.Address, len(b.Addresses))
+	for i := range b.Addresses {
+		ips[i] = b.Addresses[i].IP.String()
+		places[ips[i]] = &b.Addresses[i]
+	}
+	return ips, places
+}
+
+// setDay notes what was counted on a day.
+func setDay(a *tally.Address, d denylistdb.DenialDaysRow) error {
+	group, err := wire.ParseTarget(wire.ScopeRange, d.IpGroup)
+	if err != nil {
+		return fmt.Errorf("ip_group of %s: %w", d.Ip, err)
+	}
+	a.Days = append(a.Days, tally.Row{Day: tally.DayOf(d.Day), Group: group, Before: d.Count})
+	return nil
 }
 
 func (s *Store) loadRanges(ctx context.Context, tx pgx.Tx, ranges map[tally.RangeDay]*tally.Range) error {
@@ -187,10 +216,14 @@ func (s *Store) extend(ctx context.Context, tx pgx.Tx, scope wire.Scope, due []t
 			made = append(made, b)
 		}
 	}
-	if _, err := s.insertBlocks(ctx, tx, scope, made); err != nil {
+	now, err := s.queries.Now(ctx, tx)
+	if err != nil {
 		return 0, err
 	}
-	if _, err := s.updateBlocks(ctx, tx, scope, extended); err != nil {
+	if _, err := s.writeBlocks(ctx, tx, scope, true, newVersions(made, now)); err != nil {
+		return 0, err
+	}
+	if _, err := s.writeBlocks(ctx, tx, scope, false, newVersions(extended, now)); err != nil {
 		return 0, err
 	}
 	return len(made) + len(extended), nil

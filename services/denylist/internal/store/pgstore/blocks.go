@@ -37,7 +37,19 @@ func (s *Store) blocksOf(ctx context.Context, db denylistdb.DBTX, scope wire.Sco
 	return known, err
 }
 
-// columns are blocks as the queries take them.
+// newVersions are blocks as the queries take them, to be written as a change of
+// now.
+func newVersions(blocks []wire.BlockChange, now time.Time) denylistdb.InsertIPBlocksParams {
+	changed := make([]time.Time, len(blocks))
+	for i := range blocks {
+		changed[i] = now
+	}
+	p := columns(blocks, changed)
+	clear(p.Versions)
+	return p
+}
+
+// columns are blocks as the queries take them. A version of 0 draws the next.
 func columns(blocks []wire.BlockChange, changed []time.Time) denylistdb.InsertIPBlocksParams {
 	p := denylistdb.InsertIPBlocksParams{Changed: changed}
 	for _, b := range blocks {
@@ -48,22 +60,10 @@ func columns(blocks []wire.BlockChange, changed []time.Time) denylistdb.InsertIP
 		p.Bys = append(p.Bys, text(b.By))
 		p.Versions = append(p.Versions, b.Version)
 	}
-	if changed == nil { // the trigger sets it
-		p.Changed = make([]time.Time, len(blocks))
-	}
 	return p
 }
 
-// insertBlocks makes blocks and returns their versions.
-func (s *Store) insertBlocks(ctx context.Context, tx pgx.Tx, scope wire.Scope, blocks []wire.BlockChange) ([]int64, error) {
-	return s.writeBlocks(ctx, tx, scope, true, columns(blocks, nil))
-}
-
-// updateBlocks changes blocks and returns their versions.
-func (s *Store) updateBlocks(ctx context.Context, tx pgx.Tx, scope wire.Scope, blocks []wire.BlockChange) ([]int64, error) {
-	return s.writeBlocks(ctx, tx, scope, false, columns(blocks, nil))
-}
-
+// writeBlocks makes blocks or changes them, and returns their versions.
 func (s *Store) writeBlocks(ctx context.Context, tx pgx.Tx, scope wire.Scope, insert bool,
 	p denylistdb.InsertIPBlocksParams,
 ) ([]int64, error) {

@@ -28,7 +28,7 @@ func (s *Store) Block(ctx context.Context, o store.Order, d time.Duration) (wire
 			b.Since = now
 		}
 		b.BlockedUntil, b.Reason, b.By = store.Instant(end), o.Reason, o.By
-		versions, err := s.writeBlocks(ctx, tx, o.Scope, was.Version == 0, columns([]wire.BlockChange{b}, nil))
+		versions, err := s.writeBlocks(ctx, tx, o.Scope, was.Version == 0, newVersions([]wire.BlockChange{b}, now))
 		if err == nil {
 			b.Version = versions[0]
 		}
@@ -74,7 +74,7 @@ func (s *Store) Unblock(ctx context.Context, o store.Order, keepCounts bool) (st
 		switch {
 		case out.Lifted:
 			b.BlockedUntil, b.Reason, b.By = now, o.Reason, o.By
-			versions, err := s.updateBlocks(ctx, tx, o.Scope, []wire.BlockChange{b})
+			versions, err := s.writeBlocks(ctx, tx, o.Scope, false, newVersions([]wire.BlockChange{b}, now))
 			if err == nil {
 				out.Version = versions[0]
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/ccnq/ccnq/services/denylist/internal/store/denylistdb"
 )
 
-// attempts is how often a transaction is tried that met a deadlock.
+// attempts is how often a transaction is tried that met somebody else's.
 const attempts = 3
 
 // Store is the projection in Postgres. Make one with [New].
@@ -52,7 +52,22 @@ type mode struct {
 	scan bool
 }
 
-// tx runs do in a transaction, again if it met a deadlock.
+// errMeanwhile means that somebody else changed what the transaction had read:
+// an operator's SQL on the counts.
+var errMeanwhile = errors.New("counts were changed meanwhile")
+
+// passes reports whether the same transaction may well succeed right away.
+func passes(err error) bool {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch pg.Code {
+		case "40P01", "40001", "23505": // deadlock, serialization, a row that exists already
+			return true
+		}
+	}
+	return errors.Is(err, errMeanwhile)
+}
+
+// tx runs do in a transaction, again if somebody else was in the way.
 func (s *Store) tx(ctx context.Context, name string, m mode, do func(context.Context, pgx.Tx) error) error {
 	var err error
 	for range attempts {
@@ -62,7 +77,7 @@ func (s *Store) tx(ctx context.Context, name string, m mode, do func(context.Con
 			}
 			return do(ctx, tx)
 		})
-		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != "40P01" && pg.Code != "40001" {
+		if !passes(err) {
 			break
 		}
 	}

@@ -40,7 +40,7 @@ func (s *Store) rebuilding(ctx context.Context, name string, m mode, epoch int64
 // Replay implements [store.Store].
 func (s *Store) Replay(ctx context.Context, epoch int64, events []store.Event) (store.Result, error) {
 	var out store.Result
-	err := s.rebuilding(ctx, "replay", mode{writer: replay, scan: true}, epoch, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.rebuilding(ctx, "replay", mode{writer: replay}, epoch, func(ctx context.Context, tx pgx.Tx) error {
 		out = store.Result{}
 		var records []store.Record
 		for _, e := range events {
@@ -78,8 +78,23 @@ func (s *Store) replayDenied(ctx context.Context, tx pgx.Tx, records []store.Rec
 		applied[r.OutboxID] = uint64(r.LastSeq)
 	}
 	b := tally.Collect(records, func(id string) uint64 { return applied[id] })
+	if first, last, ok := b.Span(); ok {
+		ips, places := keys(b)
+		days, err := s.queries.RebuildDays(ctx, tx, denylistdb.RebuildDaysParams{
+			Ips: ips, First: first.Begin(), Last: last.Begin(),
+		})
+		if err != nil {
+			return err
+		}
+		for _, d := range days {
+			if err := setDay(places[d.Ip], denylistdb.DenialDaysRow(d)); err != nil {
+				return err
+			}
+		}
+	}
 	b.Count()
-	if rows := newRows(b); len(rows.Ips) > 0 {
+	fresh, more := newRows(b)
+	for _, rows := range []columnsOf{fresh, more} {
 		if err := s.queries.RebuildCountDenials(ctx, tx, denylistdb.RebuildCountDenialsParams(rows)); err != nil {
 			return err
 		}
@@ -190,7 +205,11 @@ func (s *Store) restore(ctx context.Context, tx pgx.Tx, scope wire.Scope, rows [
 	if err := s.enter(ctx, tx, mode{writer: projector, scan: true}); err != nil {
 		return err
 	}
-	if _, err := s.updateBlocks(ctx, tx, scope, changed); err != nil {
+	now, err := s.queries.Now(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if _, err := s.writeBlocks(ctx, tx, scope, false, newVersions(changed, now)); err != nil {
 		return err
 	}
 	out.Changes += len(changed)

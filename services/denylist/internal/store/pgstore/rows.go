@@ -3,6 +3,7 @@ package pgstore
 import (
 	"cmp"
 	"encoding/json"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -12,9 +13,12 @@ import (
 	"github.com/ccnq/ccnq/services/denylist/internal/store/tally"
 )
 
-// newRows are the rows that a batch adds to ip_denial_count, in the order of
-// its key, in which an index takes them best.
-func newRows(b *tally.Batch) denylistdb.CountDenialsParams {
+// columnsOf are rows of ip_denial_count as the queries take them.
+type columnsOf = denylistdb.InsertCountsParams
+
+// newRows are the rows that a batch makes, and those that it adds to, each in
+// the order of the key, in which an index takes them best.
+func newRows(b *tally.Batch) (made, known columnsOf) {
 	type row struct {
 		*tally.Row
 		ip string
@@ -29,19 +33,43 @@ func newRows(b *tally.Batch) denylistdb.CountDenialsParams {
 		}
 	}
 	slices.SortFunc(rows, func(x, y row) int { return cmp.Or(cmp.Compare(x.ip, y.ip), cmp.Compare(x.Day, y.Day)) })
-	n := len(rows)
-	p := denylistdb.CountDenialsParams{
-		Ips: make([]string, n), Groups: make([]string, n), Days: make([]time.Time, n), Counts: make([]int64, n),
-		FirstSeqs: make([]int64, n), LastSeqs: make([]int64, n), Samples: make([]string, n),
+	old := 0
+	for _, r := range rows {
+		if r.Before > 0 {
+			old++
+		}
 	}
+	made, known = room(len(rows)-old), room(old)
+	groups := make(map[netip.Prefix]string)
 	var buf []byte
-	for i, r := range rows {
-		p.Ips[i], p.Groups[i], p.Days[i], p.Counts[i] = r.ip, r.Group.String(), r.Day.Begin(), r.Add
-		p.FirstSeqs[i], p.LastSeqs[i] = int64(r.FirstSeq), int64(r.LastSeq)
+	for _, r := range rows {
+		p := &made
+		if r.Before > 0 {
+			p = &known
+		}
+		group, ok := groups[r.Group]
+		if !ok {
+			group = r.Group.String()
+			groups[r.Group] = group
+		}
 		buf = appendSamples(buf[:0], r.Samples)
-		p.Samples[i] = string(buf)
+		p.Ips = append(p.Ips, r.ip)
+		p.Groups = append(p.Groups, group)
+		p.Days = append(p.Days, r.Day.Begin())
+		p.Counts = append(p.Counts, r.Add)
+		p.FirstSeqs = append(p.FirstSeqs, int64(r.FirstSeq))
+		p.LastSeqs = append(p.LastSeqs, int64(r.LastSeq))
+		p.Samples = append(p.Samples, string(buf))
 	}
-	return p
+	return made, known
+}
+
+// room is space for n rows.
+func room(n int) columnsOf {
+	return columnsOf{
+		Ips: make([]string, 0, n), Groups: make([]string, 0, n), Days: make([]time.Time, 0, n), Counts: make([]int64, 0, n),
+		FirstSeqs: make([]int64, 0, n), LastSeqs: make([]int64, 0, n), Samples: make([]string, 0, n),
+	}
 }
 
 // appendSamples appends one line of JSON for each sample.

@@ -44,26 +44,36 @@ func exerciseExplain(t *testing.T, newState func(testing.TB) State) {
 			},
 		}, got.Days)
 	})
-	t.Run("sixteen samples, in one batch or in many", func(t *testing.T) {
+	t.Run("samples of denial 1, 2, 4 and so on, in one batch or in many", func(t *testing.T) {
 		b := setup(t, state)
 		var batch []store.Record
-		for range 20 {
-			b.deny("203.0.113.7", 1, noon)
-			batch = append(batch, b.record(denied("203.0.113.8", 1, noon)))
+		at := func(n int) time.Time { return noon.Add(time.Duration(n) * time.Second) }
+		for n := 1; n <= 20; n++ {
+			b.deny("203.0.113.7", 1, at(n))
 		}
-		b.seq = b.at.Seq
-		for i := range batch {
-			b.seq++
-			batch[i].Seq = b.seq
-			batch[i].Denied.OutboxID, batch[i].Denied.Seq = "other", uint64(i+1)
+		for n := 1; n <= 20; n++ {
+			batch = append(batch, b.record(denied("203.0.113.8", 1, at(n))))
 		}
 		b.apply(batch...)
-		for _, ip := range []string{"203.0.113.7", "203.0.113.8"} {
+		b.deny("203.0.113.9", 100_000, at(1))
+		for ip, want := range map[string][]int{"203.0.113.7": {1, 2, 4, 8, 16}, "203.0.113.8": {1, 2, 4, 8, 16}, "203.0.113.9": {1}} {
 			got, err := b.store.Explain(t.Context(), netip.MustParseAddr(ip))
 			require.NoError(t, err)
-			require.Len(t, got.Days[0].Samples, store.MaxSamples)
-			require.Equal(t, int64(20), got.Days[0].Count)
+			var seconds []int
+			for _, s := range got.Days[0].Samples {
+				seconds = append(seconds, int(s.At.Sub(noon)/time.Second))
+			}
+			require.Equal(t, want, seconds, ip)
 		}
+	})
+	t.Run("sixteen samples at most", func(t *testing.T) {
+		b := setup(t, state)
+		for n := range 18 {
+			b.deny("203.0.113.7", 1<<n, noon)
+		}
+		got, err := b.store.Explain(t.Context(), netip.MustParseAddr("203.0.113.7"))
+		require.NoError(t, err)
+		require.Len(t, got.Days[0].Samples, store.MaxSamples)
 	})
 	t.Run("the denials behind the block of a range", func(t *testing.T) {
 		b := setup(t, state)
@@ -85,17 +95,17 @@ func exerciseExplain(t *testing.T, newState func(testing.TB) State) {
 	t.Run("fits into a message", func(t *testing.T) {
 		b := setup(t, state)
 		path := "/" + strings.Repeat("é", 127)
-		deny := func(host, day int) store.Record {
-			a := denied(fmt.Sprintf("198.51.100.%d", host), 1, days(day))
+		deny := func(host, day, n int) store.Record {
+			a := denied(fmt.Sprintf("198.51.100.%d", host), n, days(day))
 			a.Path = path
 			return b.record(a)
 		}
 		var batch []store.Record
 		for i := range 70 * store.MaxSamples {
-			batch = append(batch, deny(0, i/store.MaxSamples))
+			batch = append(batch, deny(0, i/store.MaxSamples, 1<<(i%store.MaxSamples)))
 		}
 		for i := range 70 * 3 {
-			batch = append(batch, deny(i/3, 69))
+			batch = append(batch, deny(i/3, 69, 5))
 		}
 		b.apply(batch...)
 		b.clock.set(days(69))

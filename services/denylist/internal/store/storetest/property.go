@@ -158,6 +158,9 @@ func (p *pair) rebuild() {
 	if p.pruned {
 		p.Skip("the stream still has the counts that were pruned")
 	}
+	if rapid.IntRange(0, 3).Draw(p.T, "seldom") > 0 {
+		p.Skip("it takes long")
+	}
 	ctx := p.Context()
 	require.NoError(p.T, p.store.BeginRebuild(ctx, p.epoch))
 	for from := 0; from < len(p.stream); {

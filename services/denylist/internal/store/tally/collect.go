@@ -50,14 +50,13 @@ type Row struct {
 	Group netip.Prefix
 	// Before is the count before the batch, 0 if there was no row.
 	Before int64
-	// SamplesBefore is the number of samples before the batch.
-	SamplesBefore int
 
 	// Add is the number of denials in the batch. If it is 0, the row does not
 	// change, and the fields below are empty.
 	Add               int64
 	FirstSeq, LastSeq uint64
-	// Samples are new samples, no more than there is room for.
+	// Samples are new samples: of denial 1, 2, 4, 8 and so on of the day, as
+	// long as there are no more than [store.MaxSamples].
 	Samples []wire.DenialSample
 }
 

@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"math/bits"
 	"net/netip"
 	"time"
 
@@ -73,8 +74,9 @@ func (b *Batch) count(e *entry) (a *Address, row *Row, fresh bool) {
 		row.FirstSeq = e.record.Seq
 	}
 	row.LastSeq = e.record.Seq
+	had := bits.Len64(uint64(row.Before + row.Add))
 	row.Add += e.count
-	if row.SamplesBefore+len(row.Samples) < store.MaxSamples {
+	if had < store.MaxSamples && bits.Len64(uint64(row.Before+row.Add)) > had {
 		row.Samples = append(row.Samples, wire.DenialSample{
 			At: e.at, Reason: e.record.Denied.Reason, Path: e.path, Edge: e.record.Edge,
 		})
