@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ccnq/ccnq/tests/internal/await"
+	"github.com/ccnq/ccnq/tests/internal/scrape"
 )
 
 // TestCoordinator_Killed: another answers, and nobody passes undecided for it.
@@ -40,6 +41,13 @@ func TestCoordinator_Frozen(t *testing.T) {
 	s.comesBack()
 	stream.wellServed(t)
 	s.empty()
+	// What was sent to it while it was frozen is over: it must not take places
+	// for that when it goes on.
+	repaired := 0.0
+	for _, k := range s.coordinators {
+		repaired += scrape.Get(t, k.Admin).Value(t, "ccnq_coordinator_repaired_total")
+	}
+	require.Less(t, repaired, outage/4.0, "places taken for requests that were over")
 }
 
 // TestCoordinator_AllFrozen is an outage like any other; thawed, they take

@@ -129,33 +129,44 @@ func (s *site) newGroup() (ip func(host int) string) {
 
 // limitsHold sends one request more than there is room for, over all edges, and
 // reports whether the gate treats them as it should: so many at the origin,
-// so many in line, one refused.
+// so many in line, one refused. The store must be up.
 func (s *site) limitsHold() bool {
 	s.t.Helper()
+	const requests = maxServed + maxPending + 1
 	ip := s.newGroup()
+	group := visitor.Group(ip(1))
 	var all []*visitor.Pending
-	for i := range maxServed + maxPending + 1 {
+	for i := range requests {
 		all = append(all, s.Send(s.t.Context(), visitor.Request{
-			Edge: s.edges[i%len(s.edges)].URL, IP: ip(i + 1), Do: origin.DoTake + "300ms",
+			Edge: s.edges[i%len(s.edges)].URL, IP: ip(i + 1), Do: origin.DoGate,
 		}))
 	}
-	refused := 0
-	for _, p := range all {
-		if answer := p.Answer(s.t); answer.Status == http.StatusTooManyRequests {
-			refused++
+	var atOrigin, inLine, refused int
+	await.True(s.t, "each request is at the origin, in line or refused", func() bool {
+		atOrigin, refused = s.origin.Now(group), 0
+		_, inLine = s.of(ip(1))
+		for _, p := range all {
+			if p.Answered() {
+				refused++
+			}
 		}
+		return atOrigin+inLine+refused >= requests
+	})
+	s.origin.OpenGate(group)
+	for _, p := range all {
+		p.Answer(s.t)
 	}
-	return refused == 1 && s.origin.Max(visitor.Group(ip(1))) == maxServed
+	return atOrigin == maxServed && inLine == maxPending && refused == 1 && s.origin.Max(group) == maxServed
 }
 
-// comesBack requires that the limits hold again by themselves, and that
-// nothing of what is over is left.
+// comesBack requires that the edges say that all is well and that the limits
+// hold again, by themselves.
 func (s *site) comesBack() {
 	s.t.Helper()
-	await.Within(s.t, comeBack, "the limits hold again", s.limitsHold)
 	for _, e := range s.edges {
-		await.True(s.t, "the edge says that its queue is well", func() bool { return e.Part(s.t, "queue") == "ok" })
+		await.Within(s.t, comeBack, "the edge says that its queue is well", func() bool { return e.Part(s.t, "queue") == "ok" })
 	}
+	await.Within(s.t, comeBack, "the limits hold again", s.limitsHold)
 }
 
 // empty requires that no place stays taken.
@@ -218,8 +229,9 @@ type traffic struct {
 const (
 	// pace is 50 requests a second.
 	pace = 20 * time.Millisecond
-	// networks is how many groups share them.
-	networks = 25
+	// networks is how many groups share them: one request of each in two
+	// seconds, so that places which come back late matter to none.
+	networks = 100
 )
 
 // drive begins to send to the edges.

@@ -17,6 +17,8 @@ import (
 const (
 	// DoHold answers when the test lets it.
 	DoHold = "hold"
+	// DoGate answers once the gate of the request's group is open.
+	DoGate = "gate"
 	// DoPart sends the head and the first half of the body, and the rest when
 	// the test lets it.
 	DoPart = "part"
@@ -68,6 +70,12 @@ func (o *Origin) serve(w http.ResponseWriter, r *http.Request) {
 	case do == DoHold:
 		if o.hold(r) {
 			answer(w, "held\n")
+		}
+	case do == DoGate:
+		select {
+		case <-o.gate(r.Header.Get(Group)):
+			answer(w, "let through\n")
+		case <-r.Context().Done():
 		}
 	case do == DoPart:
 		o.part(w, r)

@@ -37,6 +37,7 @@ type Origin struct {
 	held   chan *Arrival
 
 	mu     sync.Mutex
+	gates  map[string]chan struct{}
 	groups map[string]*group
 	order  []string
 	total  int
@@ -50,7 +51,7 @@ type group struct {
 // New starts an origin and ends it with the test.
 func New(t testing.TB) *Origin {
 	t.Helper()
-	o := &Origin{held: make(chan *Arrival, maxHeld), groups: map[string]*group{}}
+	o := &Origin{held: make(chan *Arrival, maxHeld), gates: map[string]chan struct{}{}, groups: map[string]*group{}}
 	o.server = httptest.NewUnstartedServer(http.HandlerFunc(o.serve))
 	o.server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, connKey{}, c)
@@ -70,6 +71,19 @@ type connKey struct{}
 func (o *Origin) Next(t testing.TB) *Arrival {
 	t.Helper()
 	return await.Value(t, "a request at the origin", o.held)
+}
+
+// OpenGate lets the requests of a group through that ask for [DoGate], those to
+// come as well. It may be called once for each group.
+func (o *Origin) OpenGate(name string) { close(o.gate(name)) }
+
+func (o *Origin) gate(name string) chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.gates[name] == nil {
+		o.gates[name] = make(chan struct{})
+	}
+	return o.gates[name]
 }
 
 // Idle reports whether no request is under way.
