@@ -129,12 +129,16 @@ func TestReaderAfterARestart(t *testing.T) {
 	fill(t, c, 5)
 	r := open(t, c, 1)
 	require.Len(t, drain(t, r), 5)
+	w, err := WatchSubject(c.Conn, "s.>", func(StreamMessage) {})
+	require.NoError(t, err)
+	t.Cleanup(w.Stop)
+	breaks := w.Reconnects()
 	at := port(t, s)
 	s.Stop()
 	c.until(t, false)
 	server(t, embed.Options{Host: "127.0.0.1", Port: at, StoreDir: dir})
 	c.until(t, true)
-	var err error
+	require.Equal(t, breaks+1, w.Reconnects())
 	for err == nil {
 		_, err = r.Next(deadline(t), time.Minute)
 	}

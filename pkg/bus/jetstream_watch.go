@@ -15,6 +15,7 @@ const (
 // before, and even if, the stream takes them: the reader must know a stale one
 // by its content.
 type Watch struct {
+	nc  *nats.Conn
 	sub *nats.Subscription
 }
 
@@ -35,7 +36,7 @@ func WatchSubject(c *Conn, subject string, handle func(StreamMessage)) (*Watch, 
 		_ = sub.Unsubscribe()
 		return nil, translate("watch "+subject, err)
 	}
-	return &Watch{sub: sub}, nil
+	return &Watch{nc: c.nc, sub: sub}, nil
 }
 
 // Lost returns how many messages came too fast for the handler and were
@@ -47,6 +48,10 @@ func (w *Watch) Lost() int {
 	}
 	return n
 }
+
+// Reconnects returns how often the connection has come back after a break. What
+// was written during a break is missed.
+func (w *Watch) Reconnects() uint64 { return w.nc.Stats().Reconnects }
 
 // Waiting returns how many messages wait for the handler.
 func (w *Watch) Waiting() int {

@@ -130,10 +130,6 @@ func (l *List) Stop() {
 	l.done.Wait()
 }
 
-// Reconnected says that the connection to NATS was away: what was written
-// meanwhile is missed. It does not block. Without it, the next mark tells.
-func (l *List) Reconnected() { l.readAgain("reconnected") }
-
 // readAgain asks for a complete reading.
 func (l *List) readAgain(cause string) {
 	l.mu.Lock()
@@ -243,7 +239,7 @@ func (l *List) refuse(err error) {
 func (l *List) follow(ctx context.Context, watch *bus.Watch) {
 	upkeep := time.NewTicker(upkeepEvery)
 	defer upkeep.Stop()
-	lost, down := 0, false
+	lost, breaks := 0, watch.Reconnects()
 	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():
@@ -257,13 +253,9 @@ func (l *List) follow(ctx context.Context, watch *bus.Watch) {
 			lost = now
 			l.readAgain("could not keep up")
 		}
-		if !l.opts.Conn.Connected() {
-			down = true
-			continue
-		}
-		if down {
-			down = false
-			l.Reconnected()
+		if now := watch.Reconnects(); now > breaks {
+			breaks = now
+			l.readAgain("reconnected")
 		}
 		if n%sweepEvery == 0 {
 			l.table.sweep(time.Now())
