@@ -107,8 +107,10 @@ func TestTheGateWorksInOneProcess(t *testing.T) {
 	}, 10*time.Second, 10*time.Millisecond)
 	http.DefaultClient.CloseIdleConnections()
 
-	status, body = get(t, fmt.Sprintf("http://%s/readyz", p.AdminAddr()))
-	require.Equal(t, http.StatusOK, status, body)
+	require.Eventually(t, func() bool {
+		status, _ := get(t, fmt.Sprintf("http://%s/readyz", p.AdminAddr()))
+		return status == http.StatusOK
+	}, 20*time.Second, 10*time.Millisecond)
 	_, body = get(t, fmt.Sprintf("http://%s/metrics", p.AdminAddr()))
 	require.Contains(t, body, `ccnq_requests_total{status="4xx",verdict="queue-full"}`)
 	require.Contains(t, body, "ccnq_coordinator_requests_total")

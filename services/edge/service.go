@@ -19,6 +19,7 @@ import (
 	"github.com/ccnq/ccnq/pkg/rules"
 	"github.com/ccnq/ccnq/pkg/wire"
 	"github.com/ccnq/ccnq/services/edge/internal/admission"
+	"github.com/ccnq/ccnq/services/edge/internal/denylist"
 	"github.com/ccnq/ccnq/services/edge/internal/gateway"
 	"github.com/ccnq/ccnq/services/edge/internal/listen"
 	"github.com/ccnq/ccnq/services/edge/internal/outbox"
@@ -45,6 +46,7 @@ type Edge struct {
 	admin  *admin.Server
 	conn   *bus.Conn
 	gate   *admission.Gate
+	blocks *denylist.List
 	outbox *outbox.Outbox
 	proxy  *proxy.Proxy
 	rules  *rules.File
@@ -103,6 +105,7 @@ func New(cfg Config, deps Deps) (_ *Edge, err error) {
 		Allowlist:  allowlist,
 		Proxy:      e.proxy,
 		Queue:      queue,
+		Blocks:     e.blocks,
 		Denials:    e.outbox,
 		AccessLog:  cfg.General.AccessLog,
 		Registerer: registry,
@@ -141,6 +144,17 @@ func (e *Edge) Checks() admin.Checks {
 		}
 		return admin.OK
 	}}
+	if e.blocks != nil {
+		checks["denylist"] = e.blocks.Status
+	}
+	if e.outbox != nil {
+		checks["outbox"] = func() admin.Status {
+			if reason := e.outbox.Degraded(); reason != "" {
+				return admin.Degraded(reason)
+			}
+			return admin.OK
+		}
+	}
 	if e.gate != nil {
 		checks["queue"] = func() admin.Status {
 			if reason := e.gate.Degraded(); reason != "" {
@@ -192,6 +206,7 @@ func (e *Edge) newQueue(deps Deps, registry *prometheus.Registry) (*gateway.Queu
 		Logger:         deps.Logger,
 	})
 	if e.cfg.Denylist.Enabled {
+		e.blocks = denylist.New(denylist.Options{Conn: e.conn, Registerer: registry, Logger: deps.Logger})
 		e.outbox = outbox.New(outbox.Options{
 			EdgeID:     id,
 			Dir:        filepath.Join(e.cfg.General.DataDir, "outbox"),
@@ -237,7 +252,10 @@ func (e *Edge) start(ctx context.Context) error {
 			return err
 		}
 	}
-	if e.outbox != nil {
+	if e.cfg.Denylist.Enabled && e.conn != nil {
+		if err := e.blocks.Start(); err != nil {
+			return err
+		}
 		e.outbox.Start()
 	}
 	addr, err := e.server.Start()
@@ -303,6 +321,7 @@ func (e *Edge) stop(ctx context.Context) {
 	if e.outbox != nil {
 		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 		e.outbox.Stop(flush)
+		e.blocks.Stop()
 		cancel()
 	}
 	e.release()

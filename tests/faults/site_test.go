@@ -73,6 +73,7 @@ func newSite(t *testing.T, settings cluster.Settings) *site {
 		"CCNQ_NATS_URL":                    s.nats.URL,
 		"CCNQ_QUEUE_ADMIT_TIMEOUT_MS":      ms(admitTimeout),
 		"CCNQ_QUEUE_ENABLED":               "true",
+		"CCNQ_QUEUE_DENYLIST_ENABLED":      "false",
 		"CCNQ_QUEUE_LEASE_MS":              ms(lease),
 		"CCNQ_QUEUE_MAX_PENDING_PER_GROUP": fmt.Sprint(maxPending),
 		"CCNQ_QUEUE_MAX_SERVED_PER_GROUP":  fmt.Sprint(maxServed),

@@ -219,9 +219,10 @@ func isReady(ctx context.Context, url string) bool {
 func (b *bench) queue(nats, rules string) (settings, error) {
 	file := b.command(fmt.Sprintf("rules-%d.json", len(rules)))
 	return settings{
-		"CCNQ_NATS_URL":         nats,
-		"CCNQ_QUEUE_ENABLED":    "true",
-		"CCNQ_QUEUE_RULES_FILE": file,
+		"CCNQ_NATS_URL":               nats,
+		"CCNQ_QUEUE_ENABLED":          "true",
+		"CCNQ_QUEUE_DENYLIST_ENABLED": "false",
+		"CCNQ_QUEUE_RULES_FILE":       file,
 	}, os.WriteFile(file, []byte(rules), 0o600)
 }
 

@@ -86,9 +86,10 @@ func New(t testing.TB, o Options) *Cluster {
 	require.NoError(t, err)
 	t.Cleanup(nats.Stop)
 	c.settings = Common(c.Origin.URL).With(Postgres(t, c.db)).With(Settings{
-		"CCNQ_NATS_URL":         nats.ClientURL(),
-		"CCNQ_QUEUE_ENABLED":    "true",
-		"CCNQ_QUEUE_RULES_FILE": c.RulesFile,
+		"CCNQ_NATS_URL":               nats.ClientURL(),
+		"CCNQ_QUEUE_ENABLED":          "true",
+		"CCNQ_QUEUE_DENYLIST_ENABLED": "false",
+		"CCNQ_QUEUE_RULES_FILE":       c.RulesFile,
 	}).With(o.Settings)
 	for range max(o.Coordinators, 1) {
 		c.StartCoordinator(t, nil)

@@ -314,3 +314,18 @@ func FuzzParseDuration(f *testing.F) {
 		require.LessOrEqual(t, d, wire.MaxBlock)
 	})
 }
+
+func FuzzDescribe(f *testing.F) {
+	f.Add([]byte(`{"type":"ccnq.v1.blocked","data":{"scope":"ip","target":"192.0.2.1","version":1}}`))
+	f.Add([]byte(`{"type":"ccnq.v1.denied","data":{"outbox_id":"o","seq":1,"reason":"qos","addresses":[]}}`))
+	f.Add([]byte(`{"type":"ccnq.v1.stream-reset","data":{"why":"\u001b[2J"}}`))
+	f.Add([]byte("null"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, asJSON := range []bool{false, true} {
+			var out bytes.Buffer
+			require.NoError(t, printer{w: &out, json: asJSON}.print(bus.StreamMessage{Subject: "s", Data: data}))
+			require.LessOrEqual(t, strings.Count(out.String(), "\n"), 1, "one line")
+			require.NotContains(t, out.String(), "\x1b")
+		}
+	})
+}

@@ -24,7 +24,12 @@ func denialOf(x *exchange) (outbox.Kind, bool) {
 		return outbox.QueueFull, true
 	case Reason(admission.QueueTimeout):
 		return outbox.QueueTimeout, true
+	case Blocked:
+		return outbox.Denylist, true
 	case WouldDeny:
+		if x.wouldBlock {
+			return outbox.WouldDenylist, true
+		}
 		if x.queue.Reason == admission.QueueTimeout {
 			return outbox.WouldQueueTimeout, true
 		}

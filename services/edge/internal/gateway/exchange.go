@@ -21,6 +21,9 @@ type exchange struct {
 	exempt    bool         // on the allowlist
 	anonymous bool         // the address is a trusted proxy's: unknown
 
+	// Set by the denylist stage.
+	wouldBlock bool // blocked, in monitor mode
+
 	// Set by the queue stage.
 	ticket *admission.Ticket
 	queue  admission.Outcome

@@ -10,6 +10,7 @@ import (
 	"github.com/ccnq/ccnq/pkg/clientip"
 	"github.com/ccnq/ccnq/pkg/rules"
 	"github.com/ccnq/ccnq/services/edge/internal/admission"
+	"github.com/ccnq/ccnq/services/edge/internal/denylist"
 	"github.com/ccnq/ccnq/services/edge/internal/outbox"
 	"github.com/ccnq/ccnq/services/edge/internal/proxy"
 )
@@ -28,6 +29,8 @@ type Options struct {
 	Proxy *proxy.Proxy
 	// Queue is the queue stage, or nil when the queue is off.
 	Queue *Queue
+	// Blocks are the clients to refuse. May be nil.
+	Blocks *denylist.List
 	// Denials are told of every refusal. May be nil.
 	Denials *outbox.Outbox
 	// AccessLog writes one line for each request.

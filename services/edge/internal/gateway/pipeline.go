@@ -8,13 +8,14 @@ type stage struct {
 
 // pipeline is the order of a request's way.
 //
-//	request ──▶ identity ──▶ queue ──▶ proxy ──▶ origin
-//	               │           │         │
-//	               ▼           ▼         ▼
-//	              400         429     502, 504
+//	request ──▶ identity ──▶ denylist ──▶ queue ──▶ proxy ──▶ origin
+//	               │            │           │         │
+//	               ▼            ▼           ▼         ▼
+//	              400          429         429     502, 504
 func (g *Gateway) pipeline() []stage {
 	return []stage{
 		{"identity", g.identify},
+		{"denylist", g.checkBlocks},
 		{"queue", g.enqueue},
 		{"proxy", g.forward},
 	}

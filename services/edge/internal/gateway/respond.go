@@ -75,6 +75,9 @@ func retrySeconds(d time.Duration) int64 {
 }
 
 func message(reason Reason) string {
+	if reason == Blocked {
+		return "Your address, or your network, is blocked after too many refused requests."
+	}
 	switch admission.Reason(reason) {
 	case admission.QueueFull:
 		return "Too many requests from your network are being served or waiting."

@@ -29,6 +29,8 @@ func (x *exchange) passedAs() Reason {
 	switch {
 	case x.exempt:
 		return Allowlisted
+	case x.wouldBlock:
+		return WouldDeny
 	case x.queue.Reason == "":
 		return Proxied
 	case x.queue.Reason == admission.QueueFull, x.queue.Reason == admission.QueueTimeout:

@@ -18,6 +18,8 @@ const (
 	// WouldDeny went to the origin in monitor mode and would have been refused
 	// otherwise.
 	WouldDeny Reason = "would-deny"
+	// Blocked is on the denylist, by its address or its network.
+	Blocked Reason = "blocked"
 	// BadRequest is malformed, or asks for what a reverse proxy does not do.
 	BadRequest Reason = "bad-request"
 )
