@@ -70,6 +70,7 @@ func BenchmarkApply(b *testing.B) {
 }
 
 func benchmarkBatches(b *testing.B, messages int) {
+	b.Helper()
 	s := pgstore.New(newPool(b), store.DefaultSettings(), nil)
 	ctx := b.Context()
 	epoch, ok, err := s.Lead(ctx, "the benchmark", time.Hour)

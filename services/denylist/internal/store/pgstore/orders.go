@@ -43,7 +43,7 @@ func (s *Store) Block(ctx context.Context, o store.Order, d time.Duration) (wire
 // lockBlock reads the block that the order is about, which then cannot change,
 // and the time.
 func (s *Store) lockBlock(ctx context.Context, tx pgx.Tx, o store.Order) (b wire.BlockChange, now time.Time, err error) {
-	if err = s.queries.LockBlocks(ctx, tx); err != nil {
+	if err := s.queries.LockBlocks(ctx, tx); err != nil {
 		return b, now, err
 	}
 	if now, err = s.queries.Now(ctx, tx); err != nil {

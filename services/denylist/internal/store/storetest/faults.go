@@ -68,6 +68,19 @@ func exerciseFaults(t *testing.T, newState func(testing.TB) State) {
 			b.deny("203.0.113.7", 1, days(1))
 			require.Equal(t, before, b.blocks(wire.ScopeIP))
 		}
+		// Events from the ends of the calendar.
+		for _, at := range []time.Time{
+			time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 30, 0, 0, 0, 0, time.UTC),
+		} {
+			state.Reset()
+			b := newBundle(t, state, store.Settings{
+				DailyThreshold: 1, WindowDays: 14, ExceedThreshold: 1, BlockDays: math.MaxInt, RangeBlockHours: math.MaxInt,
+			})
+			b.deny("203.0.113.7", 1, at)
+			b.deny("203.0.113.7", 1, at)
+			require.Equal(t, map[string]int64{at.Format(time.DateOnly): 2}, b.count("203.0.113.7"))
+			require.Equal(t, map[string]time.Time{"203.0.113.7": store.End(at, wire.MaxBlock)}, b.blocks(wire.ScopeIP))
+		}
 		state.Reset()
 		b := newBundle(t, state, store.DefaultSettings())
 		require.Equal(t, noon.Add(wire.MaxBlock), b.block("203.0.113.7", math.MaxInt64).BlockedUntil)

@@ -40,5 +40,5 @@ func OldestDay(now time.Time, s store.Settings) Day {
 
 // WindowStart is the first day of the window that ends with the day.
 func (d Day) WindowStart(s store.Settings) Day {
-	return Day(max(int64(d)-int64(s.WindowDays)+1, int64(firstDay)))
+	return min(d, Day(max(int64(d)-int64(s.WindowDays)+1, int64(firstDay))))
 }
