@@ -222,6 +222,7 @@ func (s *site) mark() (wire.Mark, bool) {
 
 // stream returns all messages of the event stream.
 func (s *site) stream() []bus.StreamMessage {
+	s.until("connected", s.conn.Connected)
 	reader, err := bus.OpenReader(s.ctx(), s.conn, wire.StreamEvents, 1)
 	require.NoError(s.t, err)
 	defer reader.Close(s.ctx())

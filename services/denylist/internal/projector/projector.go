@@ -153,7 +153,15 @@ func (p *Projector) follow(ctx context.Context, epoch int64, begun func()) (appl
 	}
 	begun()
 	p.fail(nil)
-	for {
+	ctx, cancel := context.WithCancel(ctx)
+	pages := read(ctx, reader, at)
+	defer func() {
+		cancel()
+		for range pages { // until the reader is no longer used
+			continue
+		}
+	}()
+	for page := range pages {
 		if p.asked.Load() {
 			err := p.rebuild(ctx, epoch, at)
 			if err == nil || errors.Is(err, store.ErrNotLeader) {
@@ -161,33 +169,36 @@ func (p *Projector) follow(ctx context.Context, epoch int64, begun func()) (appl
 			}
 			return applied, err
 		}
-		messages, err := reader.Next(ctx, waitNew)
-		if err != nil {
-			return applied, err
-		}
-		p.metrics.lag.Set(float64(len(messages)) + float64(reader.Pending()))
-		for len(messages) > 0 {
-			n, err := p.apply(ctx, epoch, at, messages)
+		for len(page.messages) > 0 {
+			p.metrics.lag.Set(float64(len(page.messages)) + float64(page.behind))
+			n, err := p.apply(ctx, epoch, at, &page)
 			if err != nil {
 				return applied, err
 			}
 			applied = true
-			at.Seq = messages[n-1].Sequence
-			messages = messages[n:]
-			p.metrics.lag.Set(float64(len(messages)) + float64(reader.Pending()))
+			at.Seq = page.messages[n-1].Sequence
+			page.messages = page.messages[n:]
+		}
+		p.metrics.lag.Set(float64(page.behind))
+		if page.err != nil {
+			return applied, page.err
 		}
 	}
+	return applied, ctx.Err()
 }
 
-// apply applies the first of the messages, and returns how many. After a
+// apply applies the first messages of a page, and returns how many. After a
 // failure the next attempt is about half as many, so that one message that the
 // store cannot take is found.
-func (p *Projector) apply(ctx context.Context, epoch int64, at store.Checkpoint, messages []bus.StreamMessage) (int, error) {
-	n := min(len(messages), p.limit)
-	b := batch(messages[:n], at)
+func (p *Projector) apply(ctx context.Context, epoch int64, at store.Checkpoint, page *page) (int, error) {
+	n := min(len(page.messages), p.limit)
+	b := page.batch
+	if n < page.whole {
+		b = batch(page.messages[:n], at)
+	}
 	result, err := p.opts.Store.Apply(ctx, epoch, at, b)
 	if err != nil && n == 1 && isContent(err) {
-		b = store.Batch{Next: b.Next, Quarantined: []store.Quarantined{aside(messages[0], err)}}
+		b = store.Batch{Next: b.Next, Quarantined: []store.Quarantined{aside(page.messages[0], err)}}
 		result, err = p.opts.Store.Apply(ctx, epoch, at, b)
 	}
 	if err != nil {
@@ -205,6 +216,40 @@ func (p *Projector) apply(ctx context.Context, epoch int64, at store.Checkpoint,
 		p.opts.Logger.Warn("event moved aside", "seq", q.Seq, "subject", q.Subject, "why", q.Why)
 	}
 	return n, nil
+}
+
+// page is what one read of the stream gave: possibly nothing.
+type page struct {
+	messages []bus.StreamMessage
+	batch    store.Batch // all of them, decoded
+	whole    int         // how many these are
+	behind   uint64      // messages in the stream behind these
+	err      error       // why nothing comes after it
+}
+
+// read reads and decodes the stream, one page ahead of whoever applies it, until
+// ctx ends or the reader fails.
+func read(ctx context.Context, reader *bus.Reader, at store.Checkpoint) <-chan page {
+	pages := make(chan page)
+	go func() {
+		defer close(pages)
+		for {
+			messages, err := reader.Next(ctx, waitNew)
+			next := page{messages: messages, whole: len(messages), behind: reader.Pending(), err: err}
+			if len(messages) > 0 {
+				next.batch = batch(messages, at)
+			}
+			select {
+			case pages <- next:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return pages
 }
 
 // isContent reports whether a store refused a batch for what is in it (the
