@@ -1,0 +1,268 @@
+package qos
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// goldenDir holds recordings of connect-qos 5.7.0. CCNQ_GOLDEN_DIR names another
+// folder with files of the same format.
+func goldenDir() string {
+	if dir := os.Getenv("CCNQ_GOLDEN_DIR"); dir != "" {
+		return dir
+	}
+	return filepath.Join("testdata", "golden")
+}
+
+// goldenFiles are the files whose names begin with a prefix, by name.
+func goldenFiles(t *testing.T, prefix string) map[string][]byte {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(goldenDir(), prefix+"*.json"))
+	require.NoError(t, err)
+	files := make(map[string][]byte, len(paths))
+	for _, path := range paths {
+		files[strings.TrimSuffix(filepath.Base(path), ".json")], err = os.ReadFile(path)
+		require.NoError(t, err)
+	}
+	return files
+}
+
+// readGolden decodes an array; a field that the test does not know is an error.
+func readGolden[T any](t *testing.T, data []byte) []T {
+	t.Helper()
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	var elements []T
+	require.NoError(t, decoder.Decode(&elements))
+	require.NotEmpty(t, elements)
+	return elements
+}
+
+// eachGolden runs a test for every element of the files with a prefix.
+func eachGolden[T any](t *testing.T, prefix string, test func(t *testing.T, element T)) {
+	t.Helper()
+	files := goldenFiles(t, prefix)
+	require.NotEmpty(t, files, "no file of that kind in %s", goldenDir())
+	for name, data := range files {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, element := range readGolden[T](t, data) {
+				test(t, element)
+			}
+		})
+	}
+}
+
+// textList is a string or an array of them.
+type textList []string
+
+func (l *textList) UnmarshalJSON(data []byte) error {
+	var one string
+	if json.Unmarshal(data, &one) == nil {
+		*l = textList{one}
+		return nil
+	}
+	return json.Unmarshal(data, (*[]string)(l))
+}
+
+// goldenOptions are the options of connect-qos by their own names.
+type goldenOptions struct {
+	MinLag                     *float64 `json:"minLag"`
+	MaxLag                     *float64 `json:"maxLag"`
+	MinHostRate                *float64 `json:"minHostRate"`
+	MaxHostRate                *float64 `json:"maxHostRate"`
+	MinIPRate                  float64  `json:"minIpRate"`
+	MaxIPRate                  float64  `json:"maxIpRate"`
+	MinSubnetRate              float64  `json:"minSubnetRate"`
+	MaxSubnetRate              float64  `json:"maxSubnetRate"`
+	SubnetMaskBits             *int     `json:"subnetMaskBits"`
+	MinSubnetUniqueIPs         *float64 `json:"minSubnetUniqueIps"`
+	MaxHostRatio               float64  `json:"maxHostRatio"`
+	MaxIPRateHostViolation     float64  `json:"maxIpRateHostViolation"`
+	MaxSubnetRateHostViolation float64  `json:"maxSubnetRateHostViolation"`
+	HistorySize                *int     `json:"historySize"`
+	MaxAge                     *float64 `json:"maxAge"`
+	HostWhitelist              []string `json:"hostWhitelist"`
+	IPWhitelist                []string `json:"ipWhitelist"`
+	SubnetWhitelist            []string `json:"subnetWhitelist"`
+	HTTPBehindProxy            bool     `json:"httpBehindProxy"`
+	HTTPSBehindProxy           bool     `json:"httpsBehindProxy"`
+	ErrorStatusCode            *int     `json:"errorStatusCode"`
+	ErrorResponseDelay         float64  `json:"errorResponseDelay"`
+}
+
+func optionalDuration(ms *float64) *time.Duration {
+	if ms == nil {
+		return nil
+	}
+	return new(duration(*ms))
+}
+
+func (g goldenOptions) options() Options {
+	return Options{
+		MinLag: optionalDuration(g.MinLag), MaxLag: optionalDuration(g.MaxLag),
+		MinHostRate: g.MinHostRate, MaxHostRate: g.MaxHostRate,
+		MinIPRate: g.MinIPRate, MaxIPRate: g.MaxIPRate,
+		MinSubnetRate: g.MinSubnetRate, MaxSubnetRate: g.MaxSubnetRate,
+		SubnetMaskBits: g.SubnetMaskBits, MinSubnetUniqueIPs: g.MinSubnetUniqueIPs,
+		MaxHostRatio:               g.MaxHostRatio,
+		MaxIPRateHostViolation:     g.MaxIPRateHostViolation,
+		MaxSubnetRateHostViolation: g.MaxSubnetRateHostViolation,
+		HistorySize:                g.HistorySize, MaxAge: optionalDuration(g.MaxAge),
+		HostWhitelist: g.HostWhitelist, IPWhitelist: g.IPWhitelist, SubnetWhitelist: g.SubnetWhitelist,
+		HTTPBehindProxy: g.HTTPBehindProxy, HTTPSBehindProxy: g.HTTPSBehindProxy,
+		ErrorStatusCode: g.ErrorStatusCode, ErrorResponseDelay: duration(g.ErrorResponseDelay),
+		Compat: true,
+	}
+}
+
+func TestGoldenHostKey(t *testing.T) {
+	t.Parallel()
+	type vector struct{ In, Out string }
+	eachGolden(t, "fn_host_key_", func(t *testing.T, v vector) {
+		require.Equal(t, v.Out, compatHostKey(v.In), "of %q", v.In)
+	})
+}
+
+func TestGoldenSubnetKey(t *testing.T) {
+	t.Parallel()
+	type vector struct {
+		IP    string
+		Bits  *int
+		Out   string
+		Error bool
+	}
+	eachGolden(t, "fn_subnet_key_", func(t *testing.T, v vector) {
+		_, err := New(Options{SubnetMaskBits: v.Bits, Compat: true, Lag: &world{}})
+		if v.Error {
+			require.Error(t, err, "/%v", v.Bits)
+			return
+		}
+		require.NoError(t, err)
+		out, _, _ := compatSubnetKey(v.IP, or(v.Bits, 24))
+		require.Equal(t, v.Out, out, "of %q/%d", v.IP, or(v.Bits, 24))
+	})
+}
+
+func TestGoldenClientIP(t *testing.T) {
+	t.Parallel()
+	type vector struct {
+		request
+		Options goldenOptions
+		Out     string
+	}
+	eachGolden(t, "fn_client_ip_", func(t *testing.T, v vector) {
+		options := v.Options.options()
+		s := options.settings()
+		require.Equal(t, v.Out, s.compatClient(v.http()), "of %+v", v)
+	})
+}
+
+func TestGoldenLagRatio(t *testing.T) {
+	t.Parallel()
+	type vector struct {
+		Options goldenOptions
+		Lag     float64 `json:"lag_ms"`
+		Out     float64
+	}
+	eachGolden(t, "fn_lag_ratio_", func(t *testing.T, v vector) {
+		options := v.Options.options()
+		s := options.settings()
+		require.Equal(t, v.Out, s.lagRatio(v.Lag), "of %+v", v) //nolint:testifylint // equal to the last bit
+	})
+}
+
+func TestGoldenLagMeter(t *testing.T) {
+	t.Parallel()
+	type vector struct {
+		Name      string
+		Interval  float64 `json:"interval_ms"`
+		Smoothing float64
+		Steps     []struct {
+			At  float64 `json:"tick_at_ms"`
+			Lag float64
+		}
+	}
+	eachGolden(t, "lag_meter_", func(t *testing.T, v vector) {
+		m, last := &Meter{}, 0.0
+		for _, step := range v.Steps {
+			m.observe(lateness(duration(step.At-last), duration(v.Interval)), v.Smoothing)
+			require.Equal(t, duration(step.Lag), m.Lag(), "%s: at %v ms", v.Name, step.At)
+			last = step.At
+		}
+	})
+}
+
+func TestGoldenOptionsValidation(t *testing.T) {
+	t.Parallel()
+	groups := map[string]string{
+		"SubnetMaskBits": "subnetMaskBits", "MinLag": "lag", "MinHostRate": "hostRate", "MinIPRate": "ipRate",
+		"MinSubnetRate": "subnetRate", "HistorySize": "historySize",
+	}
+	type effective struct {
+		MinLag             float64  `json:"minLag"`
+		MaxLag             float64  `json:"maxLag"`
+		ErrorStatusCode    int      `json:"errorStatusCode"`
+		ErrorResponseDelay float64  `json:"errorResponseDelay"`
+		HTTPBehindProxy    bool     `json:"httpBehindProxy"`
+		HTTPSBehindProxy   bool     `json:"httpsBehindProxy"`
+		HistorySize        int      `json:"historySize"`
+		MaxAge             float64  `json:"maxAge"`
+		MinHostRate        float64  `json:"minHostRate"`
+		MaxHostRate        float64  `json:"maxHostRate"`
+		MaxHostRatio       float64  `json:"maxHostRatio"`
+		MinIPRate          float64  `json:"minIpRate"`
+		MaxIPRate          float64  `json:"maxIpRate"`
+		MaxIPViolation     float64  `json:"maxIpRateHostViolation"`
+		MinSubnetRate      float64  `json:"minSubnetRate"`
+		MaxSubnetRate      float64  `json:"maxSubnetRate"`
+		MaxSubnetViolation float64  `json:"maxSubnetRateHostViolation"`
+		SubnetMaskBits     int      `json:"subnetMaskBits"`
+		HostWhitelist      []string `json:"hostWhitelist"`
+		IPWhitelist        []string `json:"ipWhitelist"`
+		SubnetWhitelist    []string `json:"subnetWhitelist"`
+	}
+	type vector struct {
+		Options goldenOptions
+		Error   string
+		OK      json.RawMessage // what connect-qos shows of the effective values
+	}
+	eachGolden(t, "options_validation_", func(t *testing.T, v vector) {
+		options := v.Options.options()
+		options.Lag = &world{}
+		l, err := New(options)
+		if v.Error != "" {
+			var wrong *OptionError
+			require.ErrorAs(t, err, &wrong)
+			require.Equal(t, v.Error, groups[wrong.Option], "%+v", v.Options)
+			return
+		}
+		require.NoError(t, err)
+		list := func(entries []string) []string { return append([]string{}, entries...) }
+		s := l.settings
+		got := effective{
+			MinLag: s.minLag, MaxLag: s.maxLag,
+			ErrorStatusCode: s.status, ErrorResponseDelay: millis(s.delay),
+			HTTPBehindProxy: s.httpProxied, HTTPSBehindProxy: s.tlsProxied,
+			HistorySize: s.historySize, MaxAge: s.maxAge,
+			MinHostRate: s.host.min, MaxHostRate: s.host.max, MaxHostRatio: s.hostRatio,
+			MinIPRate: s.ip.min, MaxIPRate: s.ip.max, MaxIPViolation: s.ipViolation,
+			MinSubnetRate: s.subnet.min, MaxSubnetRate: s.subnet.max, MaxSubnetViolation: s.subnetViolation,
+			SubnetMaskBits: s.maskBits,
+			HostWhitelist:  list(s.hosts), IPWhitelist: list(s.ips), SubnetWhitelist: list(s.subnets),
+		}
+		want := got
+		want.HostWhitelist, want.IPWhitelist, want.SubnetWhitelist = nil, nil, nil
+		decoder := json.NewDecoder(bytes.NewReader(v.OK))
+		decoder.DisallowUnknownFields()
+		require.NoError(t, decoder.Decode(&want))
+		require.Equal(t, want, got, "%+v", v.Options)
+	})
+}

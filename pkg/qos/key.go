@@ -1,0 +1,60 @@
+package qos
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"net/netip"
+	"strings"
+)
+
+// key names a host, an address or a subnet. An address is in hi and lo, an IPv4
+// one in its mapped form, so that it needs no memory of its own; all else is text.
+type key struct {
+	hi, lo uint64
+	text   string
+}
+
+// maxText is the length of the longest text that is kept as it is. A host name
+// has at most 253 bytes (RFC 1035 §2.3.4).
+const maxText = 256
+
+// unknown is the text of a host or address that a request does not have.
+const unknown = "unknown"
+
+// textKey is the key of a text. A long one is replaced by its SHA-256, so that
+// no client decides how much memory a key takes.
+func textKey(text string) key {
+	if len(text) > maxText {
+		sum := sha256.Sum256([]byte(text))
+		text = "sha256:" + hex.EncodeToString(sum[:])
+	}
+	return key{text: text}
+}
+
+// addrKey is the key of an address without its zone. That of the zero Addr is
+// unknown.
+func addrKey(addr netip.Addr) key {
+	if !addr.IsValid() {
+		return key{text: unknown}
+	}
+	b := addr.As16()
+	return key{hi: binary.BigEndian.Uint64(b[:8]), lo: binary.BigEndian.Uint64(b[8:])}
+}
+
+// clone is the key in memory of its own: a text may be a part of something large.
+func (k key) clone() key {
+	k.text = strings.Clone(k.text)
+	return k
+}
+
+// String is the key as connect-qos writes it.
+func (k key) String() string {
+	if k.text != "" || k == (key{}) {
+		return k.text
+	}
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], k.hi)
+	binary.BigEndian.PutUint64(b[8:], k.lo)
+	return netip.AddrFrom16(b).Unmap().String()
+}

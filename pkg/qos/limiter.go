@@ -1,0 +1,267 @@
+package qos
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Reason says why a request is refused, in the words of connect-qos.
+type Reason string
+
+// The reasons. Pass is that of a request which is not refused.
+const (
+	Pass          Reason = ""
+	BadHost       Reason = "badHost"       // its host is above its rate
+	HostViolation Reason = "hostViolation" // its host has too large a share of all requests
+	BadIP         Reason = "badIp"         // its client's address is above its rate
+	BadSubnet     Reason = "badSubnet"     // the subnet of that address is above its rate
+)
+
+// Kind is what a query of [Limiter.IsBad] is about.
+type Kind int
+
+// The kinds of actor.
+const (
+	Host Kind = iota
+	IP
+	Subnet
+)
+
+// Limiter decides which requests to refuse. Make it with [New]. All methods are
+// safe for concurrent use.
+type Limiter struct {
+	settings       settings
+	beforeThrottle func(*Limiter, *http.Request, Reason) bool
+
+	hosts, ips, subnets *table
+	ratio               *ratio
+	uses                atomic.Uint64 // the stamps that tables evict by
+
+	lag   Lag
+	meter *Meter // nil if lag is the caller's
+	start time.Time
+	clock func() time.Time // nil is the monotonic clock
+
+	delayed   atomic.Int64
+	closed    chan struct{}
+	closeOnce sync.Once
+}
+
+// New makes a limiter. It returns an *[OptionError] for the first option that is
+// wrong. Unless a Lag is given, it starts a goroutine, which Close stops.
+func New(options Options) (*Limiter, error) {
+	s := options.settings()
+	if err := s.validate(); err != nil {
+		return nil, err
+	}
+	lists, err := s.whitelists()
+	if err != nil {
+		return nil, err
+	}
+	l := &Limiter{
+		settings:       s,
+		beforeThrottle: options.BeforeThrottle,
+		hosts:          newTable(&s, s.host, 0, lists.hosts),
+		ips:            newTable(&s, s.ip, s.ipViolation, lists.ips),
+		subnets:        newTable(&s, s.subnet, s.subnetViolation, lists.subnets),
+		ratio:          newRatio(s.hostRatio, s.compat),
+		lag:            options.Lag,
+		clock:          options.Now,
+		closed:         make(chan struct{}),
+	}
+	l.subnets.uniqueIPs, l.subnets.addresses = s.requiredIPs(), 1<<(32-s.maskBits)
+	if l.clock != nil {
+		l.start = l.clock()
+	} else {
+		l.start = time.Now()
+	}
+	if l.lag == nil {
+		l.meter = NewSchedulerLag()
+		l.lag = l.meter
+	}
+	return l, nil
+}
+
+// Close stops what New started, and answers the requests that ErrorResponseDelay
+// holds back. Decisions may still be asked for. It may be called twice, and
+// always returns nil.
+func (l *Limiter) Close() error {
+	l.closeOnce.Do(func() {
+		close(l.closed)
+		if l.meter != nil {
+			_ = l.meter.Close()
+		}
+	})
+	return nil
+}
+
+// Decide says whether to refuse a request of the actor, and tracks it if not: a
+// refused request counts nowhere.
+func (l *Limiter) Decide(a Actor) Reason {
+	m := l.moment()
+
+	ip := l.ips.open(a.ip)
+	badIP := ip.bad(m, l.ips.rates, false)
+	subnet := l.subnets.open(a.subnet)
+	badSubnet := subnet.bad(m, l.subnets.rates, a.numbered)
+	// The host comes last: it is shared by the most requests, so it is locked for
+	// the shortest time. The order of look-ups makes no difference to a decision.
+	host := l.hosts.open(a.judged)
+	badHost := host.bad(m, l.hosts.rates, false)
+
+	reason, track := Pass, false
+	switch {
+	case l.hosts.whitelisted(a.host) || l.ips.whitelisted(a.ip):
+	case badHost:
+		reason = BadHost
+	case badIP:
+		reason = BadIP
+	case badSubnet:
+		reason = BadSubnet
+	case l.ratio.violates(a.host.text, m.now) && l.violationHolds(m, &ip, &subnet, a.numbered):
+		reason = HostViolation
+	default:
+		track = true
+	}
+
+	if track && a.host == a.judged {
+		host.track(m, a.host)
+	}
+	host.close()
+	if track {
+		if a.host != a.judged {
+			l.trackApart(m, a.host)
+		}
+		ip.track(m, a.ip)
+		subnet.track(m, a.subnet)
+		if a.numbered {
+			subnet.sight(m, a.number)
+		}
+	}
+	subnet.close()
+	ip.close()
+	if track {
+		l.ratio.track(a.host.text, m.now)
+		l.hosts.shrink()
+		l.ips.shrink()
+		l.subnets.shrink()
+	}
+	return reason
+}
+
+// violationHolds reports whether a request to a host in violation is refused: any
+// is, unless an override picks those of fast addresses or subnets.
+func (l *Limiter) violationHolds(m moment, ip, subnet *cell, numbered bool) bool {
+	ipLimit, subnetLimit := l.settings.ipViolation, l.settings.subnetViolation
+	if ipLimit == 0 && subnetLimit == 0 {
+		return true
+	}
+	return ipLimit != 0 && ip.bad(m, l.ips.rates.override(ipLimit), false) ||
+		subnetLimit != 0 && subnet.bad(m, l.subnets.rates.override(subnetLimit), numbered)
+}
+
+// trackApart tracks a host that is judged under another key. It is locked when
+// that key is not.
+func (l *Limiter) trackApart(m moment, k key) {
+	host := l.hosts.open(k)
+	host.track(m, k)
+	host.close()
+}
+
+// IsBadHost reports whether a host is above its rate; host may have a port, as in
+// a Host header. With track, a host that is not bad is tracked as if a request had
+// come. A whitelisted one is neither bad nor tracked.
+//
+// Like IsBadIP and IsBadSubnet it can refuse a client before a request is read:
+// before the TLS handshake, from tls.Config.GetConfigForClient. Do not track there
+// what the middleware will track again.
+func (l *Limiter) IsBadHost(host string, track bool) bool {
+	normalise := hostKey
+	if l.settings.compat {
+		normalise = compatHostKey
+	}
+	return l.query(l.hosts, textKey(normalise(host)), track, nil)
+}
+
+// IsBadIP is IsBadHost for a client address, with or without a port.
+func (l *Limiter) IsBadIP(ip string, track bool) bool {
+	k := textKey(ip)
+	if !l.settings.compat {
+		k = addrKey(parseAddr(ip))
+	}
+	return l.query(l.ips, k, track, nil)
+}
+
+// IsBadSubnet is IsBadHost for a subnet, named by any address within it. As no
+// address is known that a request came from, the rate alone decides: see
+// Options.MinSubnetUniqueIPs.
+func (l *Limiter) IsBadSubnet(subnet string, track bool) bool {
+	var k key
+	if l.settings.compat {
+		text, _, _ := compatSubnetKey(subnet, l.settings.maskBits)
+		k = textKey(text)
+	} else {
+		addr, err := parseSubnet(subnet, l.settings.maskBits)
+		if err == nil {
+			k, _, _ = subnetKey(addr, l.settings.maskBits)
+		} else {
+			k = textKey(unknown)
+		}
+	}
+	return l.query(l.subnets, k, track, nil)
+}
+
+// IsBad answers the same for the actor of a request. Here the addresses of a
+// subnet count too.
+func (l *Limiter) IsBad(kind Kind, a Actor, track bool) bool {
+	switch kind {
+	case Host:
+		return l.query(l.hosts, a.host, track, nil)
+	case IP:
+		return l.query(l.ips, a.ip, track, nil)
+	case Subnet:
+		return l.query(l.subnets, a.subnet, track, &a)
+	default:
+		return false
+	}
+}
+
+// query looks up one key. source is who asks about a subnet, if that is known.
+func (l *Limiter) query(t *table, k key, track bool, source *Actor) bool {
+	m := l.moment()
+	numbered := source != nil && source.numbered
+	c := t.open(k)
+	bad := c.bad(m, t.rates, numbered)
+	track = track && !bad && !t.whitelisted(k)
+	if track {
+		c.track(m, k)
+		if numbered {
+			c.sight(m, source.number)
+		}
+	}
+	c.close()
+	if track {
+		if t == l.hosts {
+			l.ratio.track(k.text, m.now)
+		}
+		t.shrink()
+	}
+	return bad
+}
+
+// moment reads the clock and the lag.
+func (l *Limiter) moment() moment {
+	var elapsed time.Duration
+	if l.clock == nil {
+		elapsed = time.Since(l.start)
+	} else {
+		elapsed = l.clock().Sub(l.start)
+	}
+	return moment{
+		now:      elapsed.Milliseconds(),
+		lagRatio: l.settings.lagRatio(millis(l.lag.Lag())),
+		stamp:    l.uses.Add(2),
+	}
+}
