@@ -13,11 +13,14 @@ require (
 	golang.org/x/sys v0.50.0
 )
 
+require go.etcd.io/bbolt v1.5.0 // indirect
+
 require (
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/caarlos0/env/v11 v11.4.2 // indirect
 	github.com/ccnq/ccnq/db v0.0.0 // indirect
+	github.com/ccnq/ccnq/services/denylist v0.0.0
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dlclark/regexp2/v2 v2.13.0 // indirect
 	github.com/fsnotify/fsnotify v1.10.1 // indirect
@@ -61,3 +64,5 @@ replace github.com/ccnq/ccnq/services/edge => ../services/edge
 replace github.com/ccnq/ccnq/services/queue-coordinator => ../services/queue-coordinator
 
 replace github.com/ccnq/ccnq/services/ccnq => ../services/ccnq
+
+replace github.com/ccnq/ccnq/services/denylist => ../services/denylist

@@ -30,8 +30,8 @@ const (
 	MaxList = 1_000
 )
 
-// BlockRequest blocks an address or a range. A block in force is extended or
-// shortened to the new end.
+// BlockRequest blocks an address or a range. A block in force is extended, never
+// shortened: to shorten one, lift it first.
 type BlockRequest struct {
 	// Target is an address or a CIDR range.
 	Target string `json:"target"`

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/ccnq/ccnq/pkg/bus/embed"
 	"github.com/ccnq/ccnq/pkg/config"
 	"github.com/ccnq/ccnq/pkg/testdb"
+	"github.com/ccnq/ccnq/services/denylist"
 	"github.com/ccnq/ccnq/services/edge"
 	coordinator "github.com/ccnq/ccnq/services/queue-coordinator"
 	"github.com/ccnq/ccnq/tests/internal/await"
@@ -33,6 +35,8 @@ const stopLimit = 30 * time.Second
 type Options struct {
 	// Edges and Coordinators are numbers; 0 means 1 edge and 1 coordinator.
 	Edges, Coordinators int
+	// Denylist starts the denylist service too.
+	Denylist bool
 	// Rules is the ruleset of the queue; empty means [Everything].
 	Rules string
 	// Settings hold over [Common].
@@ -82,17 +86,25 @@ func New(t testing.TB, o Options) *Cluster {
 		o.Rules = Everything
 	}
 	c.WriteRules(t, o.Rules)
-	nats, err := embed.Start(embed.Options{Host: "127.0.0.1", Port: -1})
+	broker := embed.Options{Host: "127.0.0.1", Port: -1}
+	if o.Denylist {
+		broker.StoreDir = t.TempDir()
+	}
+	nats, err := embed.Start(broker)
 	require.NoError(t, err)
 	t.Cleanup(nats.Stop)
 	c.settings = Common(c.Origin.URL).With(Postgres(t, c.db)).With(Settings{
 		"CCNQ_NATS_URL":               nats.ClientURL(),
 		"CCNQ_QUEUE_ENABLED":          "true",
-		"CCNQ_QUEUE_DENYLIST_ENABLED": "false",
+		"CCNQ_QUEUE_DENYLIST_ENABLED": strconv.FormatBool(o.Denylist),
+		"CCNQ_DATA_DIR":               t.TempDir(),
 		"CCNQ_QUEUE_RULES_FILE":       c.RulesFile,
 	}).With(o.Settings)
 	for range max(o.Coordinators, 1) {
 		c.StartCoordinator(t, nil)
+	}
+	if o.Denylist {
+		c.StartDenylist(t)
 	}
 	for range max(o.Edges, 1) {
 		c.StartEdge(t, nil)
@@ -179,6 +191,35 @@ func (c *Cluster) StartCoordinator(t testing.TB, settings Settings) *Coordinator
 	})
 	c.Coordinators = append(c.Coordinators, k)
 	return k
+}
+
+// StartDenylist starts a denylist service. It returns once it is ready.
+func (c *Cluster) StartDenylist(t testing.TB) {
+	t.Helper()
+	log := &Log{}
+	var cfg denylist.Config
+	require.NoError(t, config.Load(c.settings.Environ(), &cfg))
+	d := denylist.New(cfg, denylist.Deps{Logger: log.logger()})
+	require.NoError(t, d.Start(t.Context()))
+	t.Cleanup(func() {
+		stop(t, d)
+		log.showIfFailed(t, "denylist")
+	})
+	admin := "http://" + loopback(d.Addr())
+	await.True(t, "the denylist is ready", func() bool {
+		r, ok := scrape.Ready(t, admin)
+		return ok && r.Ready
+	})
+}
+
+// SQL runs a statement as an operator does.
+func (c *Cluster) SQL(t testing.TB, statement string, args ...any) {
+	t.Helper()
+	conn, err := pgx.ConnectConfig(t.Context(), c.db.Config())
+	require.NoError(t, err)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	_, err = conn.Exec(t.Context(), statement, args...)
+	require.NoError(t, err)
 }
 
 // Stop ends one service before the test does.
