@@ -18,7 +18,7 @@ const (
 // spread returns the n-th of addresses that are spread over the space, every
 // fourth of IPv6.
 func spread(n int) netip.Addr {
-	x := uint32(n) * 2_654_435_761 //nolint:gosec // wraps on purpose
+	x := uint32(n) * 2_654_435_761 // wraps on purpose
 	if n%4 == 3 {
 		return netip.AddrFrom16([16]byte{0x20, 1, 0x0d, 0xb8, byte(x >> 24), byte(x >> 16), 0, 1, 14: byte(x >> 8), 15: byte(x)})
 	}
@@ -121,7 +121,7 @@ func BenchmarkPutRange(b *testing.B) {
 func BenchmarkMiss(b *testing.B) {
 	memory := make([]uint64, 8<<20)
 	for i := range memory {
-		memory[i] = uint64(i) //nolint:gosec // positive
+		memory[i] = uint64(i) // positive
 	}
 	x, last := uint64(1), uint64(0)
 	for b.Loop() {

@@ -53,11 +53,3 @@ func (e ends) endedBefore(at int64) int {
 	}
 	return n
 }
-
-func (e ends) total() int {
-	total := 0
-	for _, n := range e {
-		total += n
-	}
-	return total
-}

@@ -62,7 +62,7 @@ func newFlat(blocks int) *flat { return &flat{slots: make([]slot, max(least, 2*b
 // start is where the search for a hash begins.
 func (f *flat) start(hash uint64) int {
 	i, _ := bits.Mul64(hash, uint64(len(f.slots)))
-	return int(i) //nolint:gosec // less than the number of slots
+	return int(i) // less than the number of slots
 }
 
 // find returns the slot of k, or the empty one where it would be. There always

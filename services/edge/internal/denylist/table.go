@@ -123,7 +123,7 @@ func (f *family) series(scope wire.Scope, target netip.Prefix) *series {
 	if scope == wire.ScopeIP {
 		return &f.ips
 	}
-	n := uint8(target.Bits()) //nolint:gosec // 0..128
+	n := uint8(target.Bits()) // 0..128
 	if target.Addr().Is4() {
 		n += 96
 	}

@@ -73,7 +73,7 @@ func (c *collector) record(kind Kind, addr netip.Addr, group netip.Prefix, path 
 		c.invalid.Add(1)
 		return
 	}
-	k := key{addr: addr, day: int32(at.Unix() / secondsPerDay), kind: kind} //nolint:gosec // days fit until the year 5,881,580
+	k := key{addr: addr, day: int32(at.Unix() / secondsPerDay), kind: kind} // days fit until the year 5,881,580
 	now := at.UnixNano()
 	s := &c.shards[shardOf(addr)]
 	s.mu.Lock()
@@ -95,7 +95,7 @@ func (c *collector) record(kind Kind, addr netip.Addr, group netip.Prefix, path 
 	if i := strings.IndexByte(path, '?'); i >= 0 {
 		path = path[:i]
 	}
-	s.now.index[k] = int32(len(s.now.entries)) //nolint:gosec // bounded by limit
+	s.now.index[k] = int32(len(s.now.entries)) // bounded by limit
 	s.now.entries = append(s.now.entries, entry{
 		key: k, group: group, count: 1, first: now, last: now, path: len(s.now.paths), pathBytes: len(path),
 	})

@@ -394,7 +394,7 @@ var errClosed = errors.New("the outbox is closed")
 func encodeRecord(r record) []byte {
 	v := make([]byte, headerBytes, headerBytes+len(r.payload))
 	v[0] = byte(r.kind)
-	binary.BigEndian.PutUint32(v[1:], uint32(min(r.requests, 1<<31))) //nolint:gosec // bounded
+	binary.BigEndian.PutUint32(v[1:], uint32(min(r.requests, 1<<31))) // bounded
 	v = append(v, r.payload...)
 	binary.BigEndian.PutUint32(v[5:], checksum(v))
 	return v

@@ -228,12 +228,20 @@ func TestCorruptFiles(t *testing.T) {
 	}
 	for name, spoil := range map[string]func(t *testing.T, path string){
 		"text": func(t *testing.T, path string) {
+			t.Helper()
 			write(t, path, func([]byte) []byte { return []byte("not a database") })
 		},
-		"zeros":     func(t *testing.T, path string) { write(t, path, func(b []byte) []byte { clear(b); return b }) },
-		"cut":       func(t *testing.T, path string) { write(t, path, func(b []byte) []byte { return b[:16<<10] }) },
-		"cut short": func(t *testing.T, path string) { write(t, path, func(b []byte) []byte { return b[:100] }) },
+		"zeros": func(t *testing.T, path string) {
+			t.Helper()
+			write(t, path, func(b []byte) []byte { clear(b); return b })
+		},
+		"cut": func(t *testing.T, path string) {
+			t.Helper()
+			write(t, path, func(b []byte) []byte { return b[:16<<10] })
+		},
+		"cut short": func(t *testing.T, path string) { t.Helper(); write(t, path, func(b []byte) []byte { return b[:100] }) },
 		"bit in an event": func(t *testing.T, path string) {
+			t.Helper()
 			write(t, path, func(b []byte) []byte {
 				i := indexLast(b, "/some/path")
 				require.Positive(t, i)
@@ -242,6 +250,7 @@ func TestCorruptFiles(t *testing.T) {
 			})
 		},
 		"pages overwritten": func(t *testing.T, path string) {
+			t.Helper()
 			write(t, path, func(b []byte) []byte {
 				for i := 8 << 10; i < len(b); i++ {
 					b[i] = 0xA5
@@ -250,15 +259,19 @@ func TestCorruptFiles(t *testing.T) {
 			})
 		},
 		"no records": func(t *testing.T, path string) {
+			t.Helper()
 			inside(t, path, func(tx *bbolt.Tx) error { return tx.DeleteBucket(bucketRecords) })
 		},
 		"no meta": func(t *testing.T, path string) {
+			t.Helper()
 			inside(t, path, func(tx *bbolt.Tx) error { return tx.DeleteBucket(bucketMeta) })
 		},
 		"no id": func(t *testing.T, path string) {
+			t.Helper()
 			inside(t, path, func(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).Delete(keyID) })
 		},
 		"odd key": func(t *testing.T, path string) {
+			t.Helper()
 			inside(t, path, func(tx *bbolt.Tx) error { return tx.Bucket(bucketRecords).Put([]byte("x"), []byte("y")) })
 		},
 	} {
