@@ -70,6 +70,9 @@ func decodeAs(like Message, data []byte) (Message, error) {
 	case StatusRequest:
 		return decode[StatusRequest](data)
 	}
+	if m, err, ok := decodeDenylistAs(like, data); ok {
+		return m, err
+	}
 	panic("a message without a case: " + reflect.TypeOf(like).Name())
 }
 
