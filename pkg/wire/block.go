@@ -54,6 +54,9 @@ func ParseBlockKey(key string) (Scope, netip.Prefix, error) {
 	if err != nil {
 		return "", netip.Prefix{}, fmt.Errorf("key %q: %w", clip([]byte(key)), err)
 	}
+	if BlockKey(Scope(scope), TargetText(Scope(scope), p)) != key {
+		return "", netip.Prefix{}, fmt.Errorf("key %q is not in canonical form", clip([]byte(key)))
+	}
 	return Scope(scope), p, nil
 }
 
