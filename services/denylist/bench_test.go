@@ -15,15 +15,16 @@ import (
 )
 
 // benchStores are the services to measure.
-func benchStores(b *testing.B, run func(b *testing.B, s *site, start func() *Service)) {
+func benchStores(b *testing.B, run func(s *site, start func() *Service)) {
+	b.Helper()
 	b.Run("memory", func(b *testing.B) {
 		s := newSite(b)
-		run(b, s, func() *Service { return s.start(s.benchConfig(), Deps{Memory: true}) })
+		run(s, func() *Service { return s.start(s.benchConfig(), Deps{Memory: true}) })
 	})
 	b.Run("postgres", func(b *testing.B) {
 		s := newSite(b)
 		environ, _ := s.database()
-		run(b, s, func() *Service { return s.start(s.benchConfig(environ...), Deps{}) })
+		run(s, func() *Service { return s.start(s.benchConfig(environ...), Deps{}) })
 	})
 }
 
@@ -38,6 +39,7 @@ const perMessage = 100
 // denials publishes events of 100 addresses each, from 1,000 ranges, half of
 // them new that day.
 func (o *outbox) denials(b *testing.B, messages int) {
+	b.Helper()
 	puts := make([]bus.Put, 0, messages)
 	n := 0
 	for range messages {
@@ -50,9 +52,8 @@ func (o *outbox) denials(b *testing.B, messages int) {
 				address = n / 2 // one that came before
 			}
 			n++
-			group := address % 1_000
-			ip := netip.AddrFrom4([4]byte{10, byte(address / 1_000 / 250 % 50 * 4), byte(0), byte(1 + address/1_000%250)})
-			ip = netip.AddrFrom4([4]byte{byte(10 + ip.As4()[1]), byte(group / 250), byte(group % 250), ip.As4()[3]})
+			group, host := address%1_000, address/1_000
+			ip := netip.AddrFrom4([4]byte{byte(10 + host/250), byte(group / 250), byte(group % 250), byte(1 + host%250)})
 			data.Addresses[i] = wire.DeniedAddress{
 				IP: ip, Group: netip.PrefixFrom(ip, 24).Masked(), Count: 1, First: now, Last: now, Path: "/papers/1.pdf",
 			}
@@ -81,6 +82,7 @@ func (s *site) untilApplied(d *Service, denials float64) {
 // processor returns the processor time of this process, which has NATS in it
 // and Postgres not.
 func processor(b *testing.B) time.Duration {
+	b.Helper()
 	var usage syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
@@ -88,6 +90,7 @@ func processor(b *testing.B) time.Duration {
 
 // report prints what so many denials took since the start.
 func report(b *testing.B, denials float64, before time.Duration) {
+	b.Helper()
 	b.ReportMetric(denials/b.Elapsed().Seconds(), "denials/s")
 	b.ReportMetric(denials/(processor(b)-before).Seconds(), "denials/cpu-s")
 	b.ReportMetric(0, "ns/op")
@@ -96,7 +99,8 @@ func report(b *testing.B, denials float64, before time.Duration) {
 // BenchmarkProjector measures from the events in the stream to the tables. It
 // has the start of the service in it.
 func BenchmarkProjector(b *testing.B) {
-	benchStores(b, func(b *testing.B, s *site, start func() *Service) {
+	benchStores(b, func(s *site, start func() *Service) {
+		b := s.t.(*testing.B)
 		const messages = 2_000
 		o := s.outbox("o1")
 		d := start()
@@ -115,7 +119,8 @@ func BenchmarkProjector(b *testing.B) {
 
 // BenchmarkRebuild measures a rebuild of 1,000,000 denials.
 func BenchmarkRebuild(b *testing.B) {
-	benchStores(b, func(b *testing.B, s *site, start func() *Service) {
+	benchStores(b, func(s *site, start func() *Service) {
+		b := s.t.(*testing.B)
 		const messages = 10_000
 		d := start()
 		s.untilReady(d)
@@ -135,7 +140,8 @@ func BenchmarkRebuild(b *testing.B) {
 
 // BenchmarkPublish measures from a block in the tables to the bucket.
 func BenchmarkPublish(b *testing.B) {
-	benchStores(b, func(b *testing.B, s *site, start func() *Service) {
+	benchStores(b, func(s *site, start func() *Service) {
+		b := s.t.(*testing.B)
 		s.untilReady(start())
 		b.ReportAllocs()
 		n := 0

@@ -1,6 +1,7 @@
 package denylist
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,11 +82,12 @@ func (f *faulty) Totals(ctx context.Context, at time.Time) (store.Totals, error)
 }
 
 // stores runs a test with a store that several services share.
-func stores(t *testing.T, test func(t *testing.T, s *site, st store.Store)) {
+func stores(t *testing.T, test func(s *site, st store.Store)) {
+	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t)
-		test(t, s, memstore.New(s.config().Denylist.settings(), nil))
+		test(s, memstore.New(s.config().Denylist.settings(), nil))
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
@@ -95,7 +97,7 @@ func stores(t *testing.T, test func(t *testing.T, s *site, st store.Store)) {
 		db, err := cfg.Postgres.Open(s.ctx(), "test", table)
 		require.NoError(t, err)
 		t.Cleanup(db.Close)
-		test(t, s, pgstore.New(db.Pool(), cfg.Denylist.settings(), nil))
+		test(s, pgstore.New(db.Pool(), cfg.Denylist.settings(), nil))
 	})
 }
 
@@ -167,7 +169,8 @@ func (s *site) keys() map[wire.Scope]map[string]int64 {
 // tables and bucket are what the model says, and each event is counted once.
 func TestKilledAtRandomPoints(t *testing.T) {
 	t.Parallel()
-	stores(t, func(t *testing.T, s *site, st store.Store) {
+	stores(t, func(s *site, st store.Store) {
+		t := s.t
 		f := &faulty{Store: st}
 		services := make(chan *Service, 2)
 		for range cap(services) {
@@ -278,7 +281,7 @@ func lastDenied(messages []bus.StreamMessage) (seq uint64) {
 func equal(a, b map[wire.Scope]map[string]int64) bool {
 	x, err := json.Marshal(a)
 	y, err2 := json.Marshal(b)
-	return err == nil && err2 == nil && string(x) == string(y)
+	return err == nil && err2 == nil && bytes.Equal(x, y)
 }
 
 // TestFrozenLeader freezes a leader that has just read a new block; meanwhile
@@ -286,7 +289,8 @@ func equal(a, b map[wire.Scope]map[string]int64) bool {
 // lift stays.
 func TestFrozenLeader(t *testing.T) {
 	t.Parallel()
-	stores(t, func(t *testing.T, s *site, st store.Store) {
+	stores(t, func(s *site, st store.Store) {
+		t := s.t
 		frozen := &faulty{Store: st}
 		first := s.start(s.config(), Deps{store: frozen})
 		s.untilReady(first)
@@ -327,7 +331,8 @@ func TestFrozenLeader(t *testing.T) {
 // the new bucket and the new stream, under a mark of another generation.
 func TestEmptyNATS(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, s *site, start func() *Service) {
+	both(t, func(s *site, start func() *Service) {
+		t := s.t
 		d := start()
 		s.untilReady(d)
 		o := s.outbox("o1")
@@ -366,7 +371,8 @@ func TestEmptyNATS(t *testing.T) {
 // the service.
 func TestLiftSurvivesARebuild(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, s *site, start func() *Service) {
+	both(t, func(s *site, start func() *Service) {
+		t := s.t
 		d := start()
 		s.untilReady(d)
 		o := s.outbox("o1")
@@ -407,6 +413,7 @@ func TestLiftSurvivesARebuild(t *testing.T) {
 
 // metric returns the value of a counter or gauge without labels.
 func metric(t testing.TB, d *Service, name string) float64 {
+	t.Helper()
 	families, err := d.registry.Gather()
 	require.NoError(t, err)
 	for _, f := range families {

@@ -11,23 +11,25 @@ import (
 )
 
 // both runs a test on both stores.
-func both(t *testing.T, test func(t *testing.T, s *site, start func() *Service)) {
+func both(t *testing.T, test func(s *site, start func() *Service)) {
+	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t)
-		test(t, s, func() *Service { return s.start(s.config(), Deps{Memory: true}) })
+		test(s, func() *Service { return s.start(s.config(), Deps{Memory: true}) })
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t)
 		environ, _ := s.database()
-		test(t, s, func() *Service { return s.start(s.config(environ...), Deps{}) })
+		test(s, func() *Service { return s.start(s.config(environ...), Deps{}) })
 	})
 }
 
 func TestDenialsBecomeBlocks(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, s *site, start func() *Service) {
+	both(t, func(s *site, start func() *Service) {
+		t := s.t
 		s.untilReady(start())
 		now := time.Now().UTC()
 		o := s.outbox("o1")
@@ -67,7 +69,8 @@ func TestDenialsBecomeBlocks(t *testing.T) {
 
 func TestOrders(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, s *site, start func() *Service) {
+	both(t, func(s *site, start func() *Service) {
+		t := s.t
 		s.untilReady(start())
 		s.outbox("o1").deny(denial{"203.0.113.7", 3, time.Now()})
 		s.until("the address is blocked", func() bool { return s.inForce(wire.ScopeIP, "203.0.113.7") })

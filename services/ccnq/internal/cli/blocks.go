@@ -253,7 +253,7 @@ func parseDuration(text string) (time.Duration, error) {
 	if d < 0 || d > wire.MaxBlock || n > uint64(wire.MaxBlock/(24*time.Hour)) {
 		return 0, bad
 	}
-	d += time.Duration(n) * 24 * time.Hour //nolint:gosec // n is at most 3,650
+	d += time.Duration(n) * 24 * time.Hour
 	if d <= 0 || d > wire.MaxBlock {
 		return 0, bad
 	}

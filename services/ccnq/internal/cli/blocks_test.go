@@ -323,7 +323,7 @@ func FuzzDescribe(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, asJSON := range []bool{false, true} {
 			var out bytes.Buffer
-			require.NoError(t, printer{w: &out, json: asJSON}.print(bus.StreamMessage{Subject: "s", Data: data}))
+			require.NoError(t, printer{w: &out, json: asJSON}.write(bus.StreamMessage{Subject: "s", Data: data}))
 			require.LessOrEqual(t, strings.Count(out.String(), "\n"), 1, "one line")
 			require.NotContains(t, out.String(), "\x1b")
 		}

@@ -116,7 +116,7 @@ func (t *tail) run(ctx context.Context, from time.Time) error {
 				delete(t.seen, id)
 				continue
 			}
-			if err := t.out.print(m); err != nil {
+			if err := t.out.write(m); err != nil {
 				return err
 			}
 		case <-lost:
@@ -146,7 +146,7 @@ func (t *tail) past(ctx context.Context, stream string, from, overlap time.Time)
 			if m.Time.After(overlap) {
 				t.seen[eventID(m.Data)] = true
 			}
-			if err := t.out.print(m); err != nil {
+			if err := t.out.write(m); err != nil {
 				return err
 			}
 		}
@@ -208,11 +208,14 @@ type printer struct {
 	json bool
 }
 
-func (p printer) print(m bus.StreamMessage) error {
+func (p printer) write(m bus.StreamMessage) error {
 	if p.json {
 		var line bytes.Buffer
-		if json.Compact(&line, m.Data) != nil {
+		if !json.Valid(m.Data) {
 			return nil // not an event
+		}
+		if err := json.Compact(&line, m.Data); err != nil {
+			return err
 		}
 		line.WriteByte('\n')
 		_, err := p.w.Write(line.Bytes())

@@ -167,5 +167,8 @@ func (b *bucket) see(ctx context.Context, e *entry) (newer bool, err error) {
 	}
 	e.expect = m.Sequence
 	is, err := wire.Decode[wire.Block](m.Data)
-	return err == nil && !m.Deleted && is.Version >= e.block.Version, nil //nolint:nilerr // nonsense is written over
+	if err != nil || m.Deleted {
+		return false, nil //nolint:nilerr // nonsense is written over
+	}
+	return is.Version >= e.block.Version, nil
 }
