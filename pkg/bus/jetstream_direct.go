@@ -10,8 +10,13 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// pageBytes is the most that the server sends of one page.
-const pageBytes = 16 << 20
+const (
+	// pageBytes is the most that the server sends of one page.
+	pageBytes = 16 << 20
+	// pageLook is how often a reader of a page makes sure that the connection
+	// over which it comes is still there.
+	pageLook = 200 * time.Millisecond
+)
 
 // Page is a piece of a stream, read without a consumer.
 type Page struct {
@@ -25,14 +30,16 @@ type Page struct {
 
 // DirectGetPage reads the messages of a stream that match filter, a subject
 // that may hold wildcards, from place from on: batch of them at most, and no
-// more than 16 MiB. It makes nothing on the server. A page is complete or an
-// error. The stream must allow direct reads. A ctx without a deadline gets five
-// seconds.
+// more than 16 MiB. The empty filter means all and is much cheaper for the
+// server. It makes nothing on the server. A page is complete or an error. The
+// stream must allow direct reads. A ctx without a deadline gets five seconds.
 func DirectGetPage(ctx context.Context, c *Conn, stream string, from uint64, batch int, filter string) (Page, error) {
 	operation := "read a page of " + stream
-	request, err := json.Marshal(map[string]any{
-		"seq": max(from, 1), "batch": batch, "max_bytes": pageBytes, "next_by_subj": filter,
-	})
+	body := map[string]any{"seq": max(from, 1), "batch": batch, "max_bytes": pageBytes}
+	if filter != "" {
+		body["next_by_subj"] = filter
+	}
+	request, err := json.Marshal(body)
 	if err != nil {
 		return Page{}, fmt.Errorf("%s: %w", operation, err)
 	}
@@ -75,6 +82,7 @@ func directPage(ctx context.Context, c *Conn, stream string, request []byte, bat
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	reconnects := c.nc.Stats().Reconnects
 	inbox := c.nc.NewInbox()
 	replies := make(chan *nats.Msg, batch+1) // all of a page fits
 	sub, err := c.nc.ChanSubscribe(inbox, replies)
@@ -87,10 +95,17 @@ func directPage(ctx context.Context, c *Conn, stream string, request []byte, bat
 	}
 	page := Page{Messages: make([]StreamMessage, 0, batch)}
 	var last uint64 // place of the message before
+	look := time.NewTicker(pageLook)
+	defer look.Stop()
 	for {
 		var msg *nats.Msg
 		select {
 		case msg = <-replies:
+		case <-look.C:
+			if !c.nc.IsConnected() || c.nc.Stats().Reconnects != reconnects {
+				return Page{}, ErrDisconnected // the rest will not come
+			}
+			continue
 		case <-ctx.Done():
 			return Page{}, ctx.Err()
 		}

@@ -215,6 +215,11 @@ func TestDirectGetPage(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, page.Messages, 1)
 			require.True(t, page.Done)
+			page, err = DirectGetPage(deadline(t), c.Conn, "S", 3, 10, "")
+			require.NoError(t, err)
+			require.Len(t, page.Messages, 10)
+			require.EqualValues(t, 3, page.Messages[0].Sequence)
+			require.False(t, page.Done)
 			page, err = DirectGetPage(deadline(t), c.Conn, "S", 5_000, 300, "s.>")
 			require.NoError(t, err)
 			require.Empty(t, page.Messages)
@@ -268,4 +273,23 @@ func TestDirectGetPageIsComplete(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDirectGetPageOverABrokenConnection does not wait for what will not come.
+func TestDirectGetPageOverABrokenConnection(t *testing.T) {
+	t.Parallel()
+	s := server(t, embed.Options{Host: "127.0.0.1", Port: -1})
+	c := connect(t, Options{URL: s.ClientURL()})
+	c.until(t, true)
+	asked := make(chan struct{})
+	_, err := c.nc.Subscribe(directSubject("S"), func(*nats.Msg) { close(asked) })
+	require.NoError(t, err)
+	failed := make(chan error)
+	go func() {
+		_, err := DirectGetPage(deadline(t), c.Conn, "S", 1, 10, "")
+		failed <- err
+	}()
+	<-asked
+	s.Stop()
+	require.ErrorIs(t, <-failed, ErrDisconnected)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ccnq/ccnq/pkg/admin"
 	"github.com/ccnq/ccnq/pkg/bus"
 	"github.com/ccnq/ccnq/pkg/bus/embed"
 	"github.com/ccnq/ccnq/pkg/wire"
@@ -466,7 +467,7 @@ func BenchmarkStart(b *testing.B) {
 	conn := broker.connect(b, broker.ClientURL(), nil)
 	for b.Loop() {
 		l := follow(b, conn, 0)
-		l.status(b, "ok")
+		require.Eventually(b, func() bool { return l.Status() == admin.OK }, 10*time.Minute, time.Millisecond)
 		l.Stop()
 	}
 }

@@ -13,7 +13,7 @@ import (
 const (
 	// pageMessages is how many messages are read at once.
 	pageMessages = 20_000
-	pageTimeout  = 10 * time.Second
+	pageTimeout  = 30 * time.Second
 	markTimeout  = 2 * time.Second
 	// After a reading that failed the next one waits this long, twice as long
 	// each time.
@@ -159,7 +159,7 @@ func (l *List) readPages(ctx context.Context, v *view) error {
 func (l *List) readPage(ctx context.Context, from uint64) (bus.Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	return bus.DirectGetPage(ctx, l.opts.Conn, wire.StreamBlocks, from, pageMessages, wire.SubjectBlocks)
+	return bus.DirectGetPage(ctx, l.opts.Conn, wire.StreamBlocks, from, pageMessages, "")
 }
 
 // decode reads a message of a page; false if it is none of a block.
