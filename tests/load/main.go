@@ -34,6 +34,10 @@ var rows = []row{
 	{"flood", flood},
 	{"rules", ruleMatch},
 	{"memory", memory},
+	{"check", blockCheck},
+	{"denial", recordDenial},
+	{"blocked", blocked},
+	{"projector", projector},
 }
 
 // size is how much is measured.
@@ -45,11 +49,22 @@ type size struct {
 	inFlight     int           // requests in memory
 	memoryRounds int
 	benchtime    string // as for go test
+	blocks       int    // in the bucket
+	starts       int    // of edges that read them
+	denials      int    // of a round of the projector
+	denialRounds int
+	rebuilt      int // denials of a rebuild, at least those of the rounds
 }
 
 var (
-	full  = size{11, time.Second, 5_000, 100, 10_000, 3, "300ms"}
-	quick = size{3, 500 * time.Millisecond, 2_500, 50, 2_000, 1, "50ms"}
+	full = size{
+		rounds: 11, round: time.Second, requests: 5_000, groups: 100, inFlight: 10_000, memoryRounds: 3, benchtime: "300ms",
+		blocks: 1_000_000, starts: 3, denials: 200_000, denialRounds: 3, rebuilt: 1_000_000,
+	}
+	quick = size{
+		rounds: 3, round: 500 * time.Millisecond, requests: 2_500, groups: 50, inFlight: 2_000, memoryRounds: 1, benchtime: "50ms",
+		blocks: 100_000, starts: 1, denials: 50_000, denialRounds: 1, rebuilt: 100_000,
+	}
 )
 
 // bench is what the rows share.
@@ -146,6 +161,7 @@ func loadAverage() string {
 func (b *bench) build(ctx context.Context) error {
 	const module = "github.com/ccnq/ccnq"
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.dir+"/",
+		module+"/services/denylist/cmd/ccnq-denylist",
 		module+"/services/edge/cmd/ccnq-edge",
 		module+"/tests/load/cmd/backstage",
 		module+"/tests/load/cmd/baseline",

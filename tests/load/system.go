@@ -57,20 +57,70 @@ func (c *closers) close(err *error) {
 	}
 }
 
-// startNATS returns the address of a new NATS server.
-func (b *bench) startNATS(c *closers) (string, error) {
-	p, url, err := process.StartAndRead("the NATS server", os.Environ(), b.command("backstage"), "nats")
+// startNATS returns the address of a new NATS server. With a folder it has
+// JetStream.
+func (b *bench) startNATS(c *closers, folder ...string) (string, error) {
+	command := append([]string{b.command("backstage"), "nats"}, folder...)
+	p, url, err := process.StartAndRead("the NATS server", os.Environ(), command...)
 	if err == nil {
 		c.add(p.Stop)
 	}
 	return url, err
 }
 
+// schema is one of its own in the Postgres.
+type schema struct {
+	name   string
+	config *pgx.ConnConfig
+}
+
+// newSchema names a schema that a service will make, and that is dropped at
+// the end.
+func (b *bench) newSchema(c *closers) (schema, error) {
+	cfg, err := pgx.ParseConfig(b.database)
+	if err != nil {
+		return schema{}, errors.New("CCNQ_TEST_DATABASE_URL is not the address of a Postgres") // the error would show a password
+	}
+	s := schema{name: "load_" + strings.ToLower(rand.Text()), config: cfg}
+	cfg.RuntimeParams["search_path"] = s.name
+	c.add(s.drop)
+	return s, nil
+}
+
+// settings are what a service must know.
+func (s schema) settings() settings {
+	return settings{
+		"CCNQ_PG_DATABASE": s.config.Database,
+		"CCNQ_PG_HOST":     s.config.Host,
+		"CCNQ_PG_PASSWORD": s.config.Password,
+		"CCNQ_PG_PORT":     strconv.Itoa(int(s.config.Port)),
+		"CCNQ_PG_SCHEMA":   s.name,
+		"CCNQ_PG_USER":     s.config.User,
+	}
+}
+
+func (s schema) drop() error {
+	return s.withDatabase(context.Background(), func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "DROP SCHEMA IF EXISTS "+pgx.Identifier{s.name}.Sanitize()+" CASCADE")
+		return err
+	})
+}
+
+func (s schema) withDatabase(ctx context.Context, use func(context.Context, *pgx.Conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, s.config)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	return use(ctx, conn)
+}
+
 // coordinated is a NATS server with one coordinator on a schema of its own.
 type coordinated struct {
-	nats   string
-	schema string
-	config *pgx.ConnConfig // of the schema
+	schema
+	nats string
 }
 
 // startCoordinator starts a coordinator and what it needs.
@@ -79,49 +129,23 @@ func (b *bench) startCoordinator(c *closers, limits settings, how ...string) (*c
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := pgx.ParseConfig(b.database)
+	return b.coordinate(c, nats, limits, how...)
+}
+
+// coordinate starts a coordinator at a NATS server that there is.
+func (b *bench) coordinate(c *closers, nats string, limits settings, how ...string) (*coordinated, error) {
+	own, err := b.newSchema(c)
 	if err != nil {
-		return nil, errors.New("CCNQ_TEST_DATABASE_URL is not the address of a Postgres") // the error would show a password
+		return nil, err
 	}
-	k := &coordinated{nats: nats, schema: "load_" + strings.ToLower(rand.Text()), config: cfg}
-	cfg.RuntimeParams["search_path"] = k.schema
-	c.add(k.drop)
-	env := settings{
-		"CCNQ_ADMIN_ADDR":  "off",
-		"CCNQ_LOG_LEVEL":   "warn",
-		"CCNQ_NATS_URL":    nats,
-		"CCNQ_PG_DATABASE": cfg.Database,
-		"CCNQ_PG_HOST":     cfg.Host,
-		"CCNQ_PG_PASSWORD": cfg.Password,
-		"CCNQ_PG_PORT":     strconv.Itoa(int(cfg.Port)),
-		"CCNQ_PG_SCHEMA":   k.schema,
-		"CCNQ_PG_USER":     cfg.User,
-	}
+	env := settings{"CCNQ_ADMIN_ADDR": "off", "CCNQ_LOG_LEVEL": "warn", "CCNQ_NATS_URL": nats}
 	command := append([]string{b.command("backstage"), "coordinator"}, how...)
-	p, _, err := process.StartAndRead("the coordinator", env.environ(limits), command...)
+	p, _, err := process.StartAndRead("the coordinator", env.environ(own.settings(), limits), command...)
 	if err != nil {
 		return nil, err
 	}
 	c.add(p.Stop)
-	return k, nil
-}
-
-func (k *coordinated) drop() error {
-	return k.withDatabase(context.Background(), func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, "DROP SCHEMA IF EXISTS "+pgx.Identifier{k.schema}.Sanitize()+" CASCADE")
-		return err
-	})
-}
-
-func (k *coordinated) withDatabase(ctx context.Context, use func(context.Context, *pgx.Conn) error) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, k.config)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	return use(ctx, conn)
+	return &coordinated{own, nats}, nil
 }
 
 // waiting returns how many requests stand in line.
@@ -184,14 +208,13 @@ func (b *bench) startEdge(ctx context.Context, c *closers, upstream string, more
 		return nil, err
 	}
 	c.add(p.Stop)
-	ready := "http://" + env["CCNQ_ADMIN_ADDR"] + "/readyz"
-	err = p.Await(ctx, "the edge is ready", func() bool { return isReady(ctx, ready) })
+	err = p.Await(ctx, "the edge is ready", func() bool { return isReady(ctx, env["CCNQ_ADMIN_ADDR"]) })
 	return &edge{Process: p, addr: fmt.Sprintf("127.0.0.1:%d", ports[1])}, err
 }
 
-// isReady reports whether every part of a service is well.
-func isReady(ctx context.Context, url string) bool {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+// isReady asks at an admin address whether every part of a service is well.
+func isReady(ctx context.Context, admin string) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/readyz", nil)
 	if err != nil {
 		return false
 	}

@@ -1,6 +1,6 @@
 // Command backstage is what stands behind an edge that is measured:
 //
-//	backstage nats                        a NATS server
+//	backstage nats [DIR]                  a NATS server; with a folder, JetStream
 //	backstage coordinator [unbatched]     a coordinator, by its variables
 //	backstage relay EDGES COORDINATORS [full-memo|no-memo]
 //	                                      between two NATS servers
@@ -37,7 +37,9 @@ func run(args []string) error {
 	defer stop()
 	switch {
 	case slices.Equal(args, []string{"nats"}):
-		return runNATS(ctx)
+		return runNATS(ctx, "")
+	case len(args) == 2 && args[0] == "nats":
+		return runNATS(ctx, args[1])
 	case slices.Equal(args, []string{"coordinator"}):
 		return runCoordinator(ctx, false)
 	case slices.Equal(args, []string{"coordinator", "unbatched"}):
@@ -45,11 +47,11 @@ func run(args []string) error {
 	case len(args) == 4 && args[0] == "relay" && (args[3] == "full-memo" || args[3] == "no-memo"):
 		return runRelay(ctx, args[1], args[2], args[3] == "full-memo")
 	}
-	return errors.New("usage: backstage nats | coordinator [unbatched] | relay EDGES COORDINATORS full-memo|no-memo")
+	return errors.New("usage: backstage nats [DIR] | coordinator [unbatched] | relay EDGES COORDINATORS full-memo|no-memo")
 }
 
-func runNATS(ctx context.Context) error {
-	server, err := embed.Start(embed.Options{Host: "127.0.0.1", Port: -1})
+func runNATS(ctx context.Context, folder string) error {
+	server, err := embed.Start(embed.Options{Host: "127.0.0.1", Port: -1, StoreDir: folder})
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,13 @@ func start(name string, env []string, stdout io.Writer, command []string) (*Proc
 func (p *Process) Await(ctx context.Context, what string, done func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
+	return p.AwaitEvery(ctx, 5*time.Millisecond, what, done)
+}
+
+// AwaitEvery is [Process.Await] for questions that cost the program something:
+// it calls done this often, and has no limit but that of ctx.
+func (p *Process) AwaitEvery(ctx context.Context, every time.Duration, what string, done func() bool) error {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for !done() {
 		select {
