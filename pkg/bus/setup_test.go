@@ -59,11 +59,13 @@ func connect(t testing.TB, opts Options) *client {
 }
 
 func connectTo(t testing.TB, s *embed.Server) *client {
+	t.Helper()
 	return connect(t, Options{InProcess: s.InProcess()})
 }
 
 // until waits for the connection to come up or go down.
 func (c *client) until(t testing.TB, connected bool) {
+	t.Helper()
 	for {
 		select {
 		case now := <-c.changes:
@@ -77,6 +79,7 @@ func (c *client) until(t testing.TB, connected bool) {
 }
 
 func deadline(t testing.TB) context.Context {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	t.Cleanup(cancel)
 	return ctx

@@ -62,9 +62,7 @@ func init() {
 }
 
 // decodeDenylistAs decodes into the type of like, if it is one of these.
-func decodeDenylistAs(like Message, data []byte) (Message, error, bool) {
-	var m Message
-	var err error
+func decodeDenylistAs(like Message, data []byte) (m Message, ok bool, err error) {
 	switch like.(type) {
 	case Block:
 		m, err = decode[Block](data)
@@ -97,9 +95,9 @@ func decodeDenylistAs(like Message, data []byte) (Message, error, bool) {
 	case UnblockRequest:
 		m, err = decode[UnblockRequest](data)
 	default:
-		return nil, nil, false
+		return nil, false, nil
 	}
-	return m, err, true
+	return m, true, err
 }
 
 func TestDenylistBounds(t *testing.T) {

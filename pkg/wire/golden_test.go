@@ -70,7 +70,7 @@ func decodeAs(like Message, data []byte) (Message, error) {
 	case StatusRequest:
 		return decode[StatusRequest](data)
 	}
-	if m, err, ok := decodeDenylistAs(like, data); ok {
+	if m, ok, err := decodeDenylistAs(like, data); ok {
 		return m, err
 	}
 	panic("a message without a case: " + reflect.TypeOf(like).Name())
