@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // tiny is enough to see that everything can still be measured.
 var tiny = size{
 	rounds: 1, round: 50 * time.Millisecond, requests: 128, groups: 3, inFlight: 20, memoryRounds: 1, benchtime: "1x",
-	blocks: 1_000, starts: 1, denials: 2_000, denialRounds: 1, rebuilt: 3_000,
+	checks: 100, blocks: 1_000, starts: 1, denials: 2_000, denialRounds: 1, rebuilt: 3_000,
 }
 
 // TestRows measures every row and looks at nothing but that there is a

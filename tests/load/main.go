@@ -49,6 +49,7 @@ type size struct {
 	inFlight     int           // requests in memory
 	memoryRounds int
 	benchtime    string // as for go test
+	checks       int    // of an address, in a full table
 	blocks       int    // in the bucket
 	starts       int    // of edges that read them
 	denials      int    // of a round of the projector
@@ -59,11 +60,11 @@ type size struct {
 var (
 	full = size{
 		rounds: 11, round: time.Second, requests: 5_000, groups: 100, inFlight: 10_000, memoryRounds: 3, benchtime: "300ms",
-		blocks: 1_000_000, starts: 3, denials: 200_000, denialRounds: 3, rebuilt: 1_000_000,
+		checks: 3_000_000, blocks: 1_000_000, starts: 3, denials: 200_000, denialRounds: 3, rebuilt: 1_000_000,
 	}
 	quick = size{
 		rounds: 3, round: 500 * time.Millisecond, requests: 2_500, groups: 50, inFlight: 2_000, memoryRounds: 1, benchtime: "50ms",
-		blocks: 100_000, starts: 1, denials: 50_000, denialRounds: 1, rebuilt: 100_000,
+		checks: 500_000, blocks: 100_000, starts: 1, denials: 50_000, denialRounds: 1, rebuilt: 100_000,
 	}
 )
 

@@ -110,6 +110,19 @@ func (p *Process) CPU() (time.Duration, error) { return CPU(p.cmd.Process.Pid) }
 // Memory returns the resident memory of the program in bytes.
 func (p *Process) Memory() (int64, error) { return memory(p.cmd.Process.Pid) }
 
+// Freeze keeps the program from running until [Process.Thaw].
+func (p *Process) Freeze() error { return p.signal(syscall.SIGSTOP) }
+
+// Thaw lets it go on.
+func (p *Process) Thaw() error { return p.signal(syscall.SIGCONT) }
+
+func (p *Process) signal(s syscall.Signal) error {
+	if err := p.cmd.Process.Signal(s); err != nil {
+		return fmt.Errorf("%s: signal %s: %w", p.name, s, err)
+	}
+	return nil
+}
+
 // Stop ends the program with SIGTERM and waits for its end. One that has ended
 // before is an error.
 func (p *Process) Stop() error {
@@ -118,8 +131,8 @@ func (p *Process) Stop() error {
 		return errors.Join(fmt.Errorf("%s ended by itself", p.name), p.err, p.said())
 	default:
 	}
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return fmt.Errorf("stop %s: %w", p.name, err)
+	if err := p.signal(syscall.SIGTERM); err != nil {
+		return err
 	}
 	timeout := time.NewTimer(stopWait)
 	defer timeout.Stop()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -46,10 +47,24 @@ func TestStartAndRead(t *testing.T) {
 	require.Greater(t, resident, int64(1<<20))
 	asked := 0
 	require.NoError(t, p.Await(t.Context(), "the third time", func() bool { asked++; return asked == 3 }))
+	require.NoError(t, p.Freeze())
+	require.NoError(t, p.Await(t.Context(), "it is frozen", func() bool { return state(t, p) == "T" }))
+	require.NoError(t, p.Thaw())
+	require.NoError(t, p.Await(t.Context(), "it runs", func() bool { return state(t, p) != "T" }))
 	require.NoError(t, p.Stop())
 	_, err = p.CPU()
 	require.Error(t, err)
 	require.ErrorContains(t, p.Stop(), "server ended by itself")
+}
+
+// state returns the letter of a program's state in /proc; T is stopped.
+func state(t *testing.T, p *Process) string {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(stat), ") ")
+	require.True(t, ok)
+	return rest[:1]
 }
 
 func TestProgramThatFails(t *testing.T) {
