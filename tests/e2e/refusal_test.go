@@ -162,6 +162,7 @@ func TestDisconnect_WhileWaiting(t *testing.T) {
 			require.Equal(t, 2, c.Origin.Total())
 			requireVerdicts(t, c, 1, "client-gone")
 			c.NothingLeft(t)
+			c.NothingRepaired(t)
 		})
 	}
 }
