@@ -153,7 +153,7 @@ func TestF24_FileLevelsOff(t *testing.T) {
 	q, d := openAt(t, path, budget)
 	random := rand.New(rand.NewPCG(1, 2))
 	var levels []int64
-	for range 4 {
+	for range 10 {
 		for range 100 { // a flood: more than the budget, of messages of any size
 			require.NoError(t, q.write(some(1, 1+random.IntN(400))))
 			if random.IntN(3) == 0 {
@@ -166,9 +166,10 @@ func TestF24_FileLevelsOff(t *testing.T) {
 	}
 	require.Positive(t, d.records)
 	for _, file := range levels {
+		// One more step of growth with each flood would pass the bound long
+		// before the last one.
 		require.LessOrEqual(t, file, int64(2*budget+4<<20), "the factor that is documented: %v", levels)
 	}
-	require.LessOrEqual(t, levels[3], levels[1]+growBytes, "no growth from flood to flood: %v", levels)
 
 	// Quiet: all is sent, and the space is given back.
 	id, last := q.name(), uint64(0)
