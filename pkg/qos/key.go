@@ -9,7 +9,8 @@ import (
 )
 
 // key names a host, an address or a subnet. An address is in hi and lo, an IPv4
-// one in its mapped form, so that it needs no memory of its own; all else is text.
+// one in its mapped form, so that it needs no memory of its own, and its text is
+// addrText; all else is text alone.
 type key struct {
 	hi, lo uint64
 	text   string
@@ -18,6 +19,10 @@ type key struct {
 // maxText is the length of the longest text that is kept as it is. A host name
 // has at most 253 bytes (RFC 1035 §2.3.4).
 const maxText = 256
+
+// addrText is the text of the key of every address. No header has such a byte (RFC
+// 9110 §5.5), and no host stands in the same table as an address.
+const addrText = "\x00"
 
 // unknown is the text of a host or address that a request does not have.
 const unknown = "unknown"
@@ -39,18 +44,20 @@ func addrKey(addr netip.Addr) key {
 		return key{text: unknown}
 	}
 	b := addr.As16()
-	return key{hi: binary.BigEndian.Uint64(b[:8]), lo: binary.BigEndian.Uint64(b[8:])}
+	return key{hi: binary.BigEndian.Uint64(b[:8]), lo: binary.BigEndian.Uint64(b[8:]), text: addrText}
 }
 
 // clone is the key in memory of its own: a text may be a part of something large.
 func (k key) clone() key {
-	k.text = strings.Clone(k.text)
+	if k.text != addrText {
+		k.text = strings.Clone(k.text)
+	}
 	return k
 }
 
 // String is the key as connect-qos writes it.
 func (k key) String() string {
-	if k.text != "" || k == (key{}) {
+	if k.text != addrText {
 		return k.text
 	}
 	var b [16]byte

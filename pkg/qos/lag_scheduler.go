@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// schedulerMetric is a histogram of how long goroutines that could run waited.
+const schedulerMetric = "/sched/latencies:seconds"
+
 // schedulerQuantile is the share of goroutines that start sooner than the lag.
 const schedulerQuantile = 0.99
 
@@ -14,7 +17,7 @@ const schedulerQuantile = 0.99
 // it shows less than the event loop of Node, whose requests all wait in one line:
 // tune MinLag and MaxLag.
 func NewSchedulerLag() *Meter {
-	sample := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
+	sample := []metrics.Sample{{Name: schedulerMetric}}
 	return startSchedulerLag(func() *metrics.Float64Histogram {
 		metrics.Read(sample)
 		if sample[0].Value.Kind() != metrics.KindFloat64Histogram {

@@ -1,0 +1,277 @@
+package qos
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// benchKeys is how many hosts, addresses and subnets the benchmarks have.
+const benchKeys = 10_000
+
+// benchLimiter has all limits on and room for all keys. Its clock lets every key
+// have 20 requests a second when the actors take turns; it also reads the real one, for what that costs.
+func benchLimiter(b *testing.B, change func(*Options)) (*Limiter, []Actor) {
+	b.Helper()
+	var decisions atomic.Int64
+	options := Options{
+		MinHostRate: new(40.0), MaxHostRate: new(80.0), MinIPRate: 40, MaxIPRate: 80, MinSubnetRate: 40, MaxSubnetRate: 80,
+		MaxHostRatio: 0.9, HistorySize: new(benchKeys),
+		Now: func() time.Time {
+			_ = time.Now()
+			return epoch.Add(time.Duration(decisions.Add(1)) * 50 * time.Millisecond / benchKeys)
+		},
+	}
+	if change != nil {
+		change(&options)
+	}
+	l, err := New(options)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = l.Close() })
+	actors := make([]Actor, benchKeys)
+	for i, n := range rand.New(rand.NewPCG(1, 2)).Perm(benchKeys) {
+		actors[i] = l.NewActor(fmt.Sprintf("host%d.example", n), nthAddress(n))
+	}
+	for range 200 { // histories of 10 s
+		for _, a := range actors {
+			if reason := l.Decide(a); reason != Pass {
+				b.Fatal(reason)
+			}
+		}
+	}
+	return l, actors
+}
+
+// BenchmarkDecide is one decision with all limits on, 10,000 keys of each kind,
+// whose requests all pass and are tracked.
+func BenchmarkDecide(b *testing.B) {
+	for _, mode := range []struct {
+		name   string
+		change func(*Options)
+	}{
+		{"default", nil},
+		{"compat", func(o *Options) { o.Compat = true }},
+	} {
+		b.Run(mode.name, func(b *testing.B) {
+			l, actors := benchLimiter(b, mode.change)
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				l.Decide(actors[i%benchKeys])
+				i++
+			}
+		})
+	}
+}
+
+// BenchmarkDecideParallel is to be run with -cpu 1,2: ns/op of one core over that
+// of two is the scaling. One host is the worst case, as all share its lock.
+func BenchmarkDecideParallel(b *testing.B) {
+	for _, mode := range []string{"10000 hosts", "one host"} {
+		b.Run(mode, func(b *testing.B) {
+			l, actors := benchLimiter(b, func(o *Options) {
+				if mode == "one host" {
+					o.MaxHostRatio, o.MaxHostRate = 0, new(1e6)
+					o.MinHostRate = new(1e6)
+				}
+			})
+			if mode == "one host" {
+				for i := range actors {
+					actors[i].host, actors[i].judged = actors[0].host, actors[0].host
+				}
+			}
+			var start atomic.Int64
+			b.ReportAllocs()
+			b.ResetTimer()
+			b.RunParallel(func(pb *testing.PB) {
+				i := int(start.Add(benchKeys / 2))
+				for pb.Next() {
+					l.Decide(actors[i%benchKeys])
+					i++
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkDecideRefused is a decision against the request, as in a flood.
+func BenchmarkDecideRefused(b *testing.B) {
+	l, _ := newLimiter(b, Options{MinIPRate: 1, MaxIPRate: 1, MinSubnetRate: 10, MaxSubnetRate: 10})
+	a := l.NewActor("a.example", nthAddress(1))
+	for l.Decide(a) == Pass {
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if l.Decide(a) == Pass {
+			b.Fatal("passed")
+		}
+	}
+}
+
+// BenchmarkDecideRotation is a client that never uses an address twice: every
+// decision evicts three keys.
+func BenchmarkDecideRotation(b *testing.B) {
+	l, _ := newLimiter(b, Options{
+		MinIPRate: 1, MaxIPRate: 1, MinSubnetRate: 1, MaxSubnetRate: 1, HistorySize: new(benchKeys),
+	})
+	host := make([]string, 1<<16)
+	for i := range host {
+		host[i] = fmt.Sprintf("host%d.example", i)
+	}
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		l.Decide(l.NewActor(host[n%len(host)], nthAddress(n)))
+		n++
+	}
+}
+
+// BenchmarkActor reads host and address of a request.
+func BenchmarkActor(b *testing.B) {
+	for _, compat := range []bool{false, true} {
+		b.Run(fmt.Sprintf("compat=%v", compat), func(b *testing.B) {
+			l, _ := newLimiter(b, Options{Compat: compat})
+			r := request{Host: "www.example.com:443", RemoteAddr: "192.0.2.123"}.http()
+			b.ReportAllocs()
+			for b.Loop() {
+				l.Actor(r)
+			}
+		})
+	}
+}
+
+// cpuTime is what the process has used so far.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// rawClient keeps connections to a server and spends little on them.
+type rawClient struct {
+	conns []net.Conn
+	size  int // of an answer
+}
+
+const rawRequest = "GET / HTTP/1.1\r\nHost: www.example.com\r\nUser-Agent: benchmark\r\nAccept: */*\r\n\r\n"
+
+func newRawClient(b *testing.B, handler http.Handler, status int, conns int) *rawClient {
+	b.Helper()
+	server := httptest.NewServer(handler)
+	b.Cleanup(server.Close)
+	c := &rawClient{}
+	for range conns {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(server.URL, "http://"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = conn.Close() })
+		c.conns = append(c.conns, conn)
+	}
+	if _, err := io.WriteString(c.conns[0], rawRequest); err != nil {
+		b.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(io.TeeReader(c.conns[0], countBytes(&c.size))), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != status {
+		b.Fatal(response.Status, err)
+	}
+	return c
+}
+
+type byteCounter struct{ n *int }
+
+func countBytes(n *int) byteCounter { return byteCounter{n} }
+
+func (c byteCounter) Write(p []byte) (int, error) {
+	*c.n += len(p)
+	return len(p), nil
+}
+
+// round sends n requests on each connection, one after the other, and returns the
+// processor time of all.
+func (c *rawClient) round(b *testing.B, n int) time.Duration {
+	b.Helper()
+	before := cpuTime(b)
+	var wg sync.WaitGroup
+	for _, conn := range c.conns {
+		wg.Go(func() {
+			answer := make([]byte, c.size)
+			for range n {
+				if _, err := io.WriteString(conn, rawRequest); err != nil {
+					b.Error(err)
+					return
+				}
+				if _, err := io.ReadFull(conn, answer); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return cpuTime(b) - before
+}
+
+// BenchmarkMiddleware compares the processor time of a server with that of the bare
+// handler, in turns within one run: x is the ratio. It includes the client's, which is small.
+func BenchmarkMiddleware(b *testing.B) {
+	const conns, perRound = 16, 200
+	pass := func(o *Options) { o.MinHostRate, o.MaxHostRate = new(1e6), new(1e6) }
+	refuse := func(o *Options) { o.MinHostRate, o.MaxHostRate, o.DestroySocket = new(0.1), new(0.1), new(false) }
+	for _, mode := range []struct {
+		name   string
+		change func(*Options)
+		status int
+	}{
+		{"passed", pass, http.StatusOK},
+		{"refused", refuse, http.StatusServiceUnavailable},
+	} {
+		b.Run(mode.name, func(b *testing.B) {
+			options := Options{MinIPRate: 1e6, MaxIPRate: 1e6, MinSubnetRate: 1e6, MaxSubnetRate: 1e6}
+			mode.change(&options)
+			l, err := New(options)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { _ = l.Close() })
+			l.IsBadHost("example.com", true)
+			bare := newRawClient(b, hello, http.StatusOK, conns)
+			limited := newRawClient(b, l.Middleware(hello), mode.status, conns)
+			bare.round(b, perRound)
+			limited.round(b, perRound)
+			runtime.GC()
+
+			var without, with time.Duration
+			rounds := 0
+			for b.Loop() {
+				without += bare.round(b, perRound)
+				with += limited.round(b, perRound)
+				rounds++
+			}
+			requests := float64(rounds * conns * perRound)
+			b.ReportMetric(float64(without)/requests, "bare-cpu-ns/req")
+			b.ReportMetric(float64(with)/requests, "cpu-ns/req")
+			b.ReportMetric(float64(with)/float64(without), "x")
+		})
+	}
+}

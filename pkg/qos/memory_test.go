@@ -1,0 +1,95 @@
+package qos
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// heap is the bytes in use.
+func heap() int {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int(stats.HeapAlloc)
+}
+
+// nthAddress spreads numbers over the IPv4 addresses; no two share a /24.
+func nthAddress(n int) netip.Addr {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], uint32(n)<<8|uint32(n)&0xff)
+	return netip.AddrFrom4(b)
+}
+
+// TestMemoryIsBounded has no t.Parallel: it measures the process.
+func TestMemoryIsBounded(t *testing.T) {
+	const addresses, size = 500_000, 1000
+	for _, compat := range []bool{false, true} {
+		l, w := newLimiter(t, Options{
+			MinIPRate: 10, MaxIPRate: 20, MinSubnetRate: 10, MaxSubnetRate: 20, MaxHostRatio: 0.1,
+			HistorySize: new(size), Compat: compat,
+		})
+		host := func(n int) string { return string(binary.BigEndian.AppendUint64([]byte("host"), uint64(n))) }
+		fill := func(from, to int) {
+			for n := from; n < to; n++ {
+				w.ms.Add(int64(n & 1))
+				l.Decide(l.NewActor(host(n), nthAddress(n)))
+			}
+		}
+		fill(0, 2*size)
+		full := heap()
+		fill(2*size, addresses)
+		require.Less(t, heap()-full, 1<<20, "compat %v: bytes for %d addresses after %d", compat, addresses, 2*size)
+		for _, table := range []*table{l.hosts, l.ips, l.subnets} {
+			require.Len(t, table.keys(), size)
+		}
+	}
+}
+
+// BenchmarkMemoryPerKey fills histories with 40 requests a second over 10 s.
+func BenchmarkMemoryPerKey(b *testing.B) {
+	const keys, perKey = 10_000, 400
+	for _, kind := range []string{"host", "ip", "subnet", "subnet with 128 addresses"} {
+		b.Run(kind, func(b *testing.B) {
+			options := Options{HistorySize: new(keys), MaxAge: new(10 * time.Second)}
+			switch kind {
+			case "host":
+				options.MinHostRate, options.MaxHostRate = new(41.0), new(41.0)
+			case "ip":
+				options = unlimitedHosts(options)
+				options.MinIPRate, options.MaxIPRate = 41, 41
+			default:
+				options = unlimitedHosts(options)
+				options.MinSubnetRate, options.MaxSubnetRate = 41, 41
+			}
+			names := make([]string, keys)
+			for n := range names {
+				names[n] = "host-" + nthAddress(n).String() + ".example"
+			}
+			for b.Loop() {
+				before := heap()
+				l, w := newLimiter(b, options)
+				for i := range perKey {
+					w.ms.Store(int64(i) * 25)
+					for n := range keys {
+						addr := nthAddress(n)
+						if kind == "subnet with 128 addresses" {
+							b := addr.As4()
+							b[3] = byte(i % 128)
+							addr = netip.AddrFrom4(b)
+						}
+						if l.Decide(l.NewActor(names[n], addr)) != Pass {
+							b.Fatal("refused")
+						}
+					}
+				}
+				b.ReportMetric(float64(heap()-before)/keys, "B/key")
+				runtime.KeepAlive(l)
+			}
+		})
+	}
+}
