@@ -176,5 +176,6 @@ func (b *bench) refusals(ctx context.Context, c *closers, e *edge) (cost report.
 	if err != nil {
 		return cost, err
 	}
-	return cost, b.compare(ctx, &cost, measured, against)
+	err = b.compare(ctx, &cost, measured, against)
+	return cost, err
 }

@@ -62,7 +62,8 @@ func (b *bench) startDenylist(ctx context.Context, c *closers, nats string) (*de
 		return nil, err
 	}
 	c.add(d.Stop)
-	return d, d.Await(ctx, "the denylist is ready", func() bool { return isReady(ctx, d.admin) })
+	err = d.Await(ctx, "the denylist is ready", func() bool { return isReady(ctx, d.admin) })
+	return d, err
 }
 
 // until waits until a metric is at least so large.
@@ -136,7 +137,7 @@ func (d *denials) messages(n int) ([]bus.Put, error) {
 			known := d.n/2 + 1
 			ip := deniedAddress(known - 1) // the new one
 			if d.n%2 == 1 {
-				ip = deniedAddress(rand.IntN(known)) //nolint:gosec // nothing secret
+				ip = deniedAddress(rand.IntN(known))
 			}
 			d.n++
 			denied.Addresses = append(denied.Addresses, wire.DeniedAddress{
