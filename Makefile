@@ -29,6 +29,8 @@ INSTALL    = GOBIN=$(CURDIR)/$(@D) GOWORK=off CGO_ENABLED=0 $(GO) install
 # One Postgres for all packages; see pkg/testdb.
 WITHPG = $(GO) run ./pkg/testdb/cmd/withpg
 
+GOTEST = $(WITHPG) $(GOTESTSUM) --format pkgname-and-test-fails --hide-summary output -- -timeout 20m
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -48,9 +50,12 @@ run: build ## build and run the standalone program: make run UPSTREAM=http://127
 build: ## build static binaries into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ $(addprefix ./,$(COMMANDS))
 
+# The black-box tests come last and one package at a time: they run whole
+# clusters, which want the machine for themselves.
 .PHONY: test
 test: $(GOTESTSUM) ## run every test of every module
-	$(WITHPG) $(GOTESTSUM) --format pkgname-and-test-fails --hide-summary output -- -timeout 15m $(RACE) work
+	$(GOTEST) $(RACE) $(addsuffix /...,$(addprefix ./,$(filter-out tests,$(MODULES))))
+	$(GOTEST) $(RACE) -p 1 ./tests/...
 
 .PHONY: race
 race: ## the same under the race detector (needs a C compiler)
