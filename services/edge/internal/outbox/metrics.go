@@ -29,6 +29,10 @@ func newMetrics(r prometheus.Registerer, o *Outbox) *metrics {
 		}, []string{"class"}),
 	}
 	r.MustRegister(m.dropped)
+	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "ccnq_outbox_invalid_requests_total",
+		Help: "Refused requests that were not recorded because their address is not a plain one in its group.",
+	}, func() float64 { return float64(o.denials.invalid.Load() + o.refusals.invalid.Load()) }))
 	overflow := func(class string, c *collector) {
 		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "ccnq_outbox_overflow_requests_total",
