@@ -87,6 +87,7 @@ func deadline(t testing.TB) context.Context {
 
 // serve registers a service with one endpoint for cancels.
 func serve(t testing.TB, c *client, handler func(*Call[wire.CancelRequest, wire.CancelReply])) (*Service, *refusals) {
+	t.Helper()
 	refused := new(refusals)
 	s, err := NewService(c.Conn, serviceName, "1.0.0", refused.add)
 	require.NoError(t, err)

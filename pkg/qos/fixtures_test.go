@@ -72,8 +72,8 @@ func (t *table) keys() []string {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		for e := s.newest; e != nil; e = e.older {
-			entries = append(entries, e)
+		for _, queued := range s.queue {
+			entries = append(entries, queued.entry)
 		}
 		s.mu.Unlock()
 	}

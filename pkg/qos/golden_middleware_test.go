@@ -41,6 +41,7 @@ type goldenMiddleware struct {
 func TestGoldenMiddleware(t *testing.T) {
 	t.Parallel()
 	eachGolden(t, "middleware_", func(t *testing.T, v goldenMiddleware) {
+		t.Helper()
 		synctest.Test(t, func(t *testing.T) { runGoldenMiddleware(t, v) })
 	})
 }

@@ -127,6 +127,7 @@ func TestGoldenHostKey(t *testing.T) {
 	t.Parallel()
 	type vector struct{ In, Out string }
 	eachGolden(t, "fn_host_key_", func(t *testing.T, v vector) {
+		t.Helper()
 		require.Equal(t, v.Out, compatHostKey(v.In), "of %q", v.In)
 	})
 }
@@ -140,6 +141,7 @@ func TestGoldenSubnetKey(t *testing.T) {
 		Error bool
 	}
 	eachGolden(t, "fn_subnet_key_", func(t *testing.T, v vector) {
+		t.Helper()
 		_, err := New(Options{SubnetMaskBits: v.Bits, Compat: true, Lag: &world{}})
 		if v.Error {
 			require.Error(t, err, "/%v", v.Bits)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"hash/maphash"
 	"net/netip"
 	"strings"
 )
@@ -45,6 +46,14 @@ func addrKey(addr netip.Addr) key {
 	}
 	b := addr.As16()
 	return key{hi: binary.BigEndian.Uint64(b[:8]), lo: binary.BigEndian.Uint64(b[8:]), text: addrText}
+}
+
+// hash is one that nobody who does not know the seed can foresee.
+func (k key) hash(seed maphash.Seed) uint64 {
+	if k.text == addrText {
+		return maphash.Comparable(seed, [2]uint64{k.hi, k.lo})
+	}
+	return maphash.String(seed, k.text)
 }
 
 // clone is the key in memory of its own: a text may be a part of something large.

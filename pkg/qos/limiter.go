@@ -126,8 +126,10 @@ func (l *Limiter) Decide(a Actor) Reason {
 		track = true
 	}
 
+	name, owned := a.host.text, false
 	if track && a.host == a.judged {
 		host.track(m, a.host)
+		name, owned = host.name(name)
 	}
 	host.close()
 	if track {
@@ -143,7 +145,7 @@ func (l *Limiter) Decide(a Actor) Reason {
 	subnet.close()
 	ip.close()
 	if track {
-		l.ratio.track(a.host.text, m.now)
+		l.ratio.track(name, owned, m.now)
 		l.hosts.shrink()
 		l.ips.shrink()
 		l.subnets.shrink()
@@ -241,10 +243,11 @@ func (l *Limiter) query(t *table, k key, track bool, source *Actor) bool {
 			c.sight(m, source.number)
 		}
 	}
+	name, owned := c.name(k.text)
 	c.close()
 	if track {
 		if t == l.hosts {
-			l.ratio.track(k.text, m.now)
+			l.ratio.track(name, owned, m.now)
 		}
 		t.shrink()
 	}

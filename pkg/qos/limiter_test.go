@@ -112,19 +112,19 @@ func TestViolationEnds(t *testing.T) {
 	}
 }
 
-func TestRatioCountsAreBounded(t *testing.T) {
+func TestRatioMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, compat := range []bool{false, true} {
 		r := newRatio(0.01, compat)
-		for i := range 2 * maxCompatHosts {
+		for i := range 2 * maxOldHosts {
 			// Nine a minute are never enough for a judgement.
-			r.track(fmt.Sprintf("host%d.example", i), int64(i)*7000)
-			if !compat {
-				require.LessOrEqual(t, len(r.counts), r.need)
-			}
+			r.track(fmt.Sprintf("host%d.example", i), false, int64(i)*7000)
+			require.LessOrEqual(t, len(r.names), 2*r.need)
 		}
 		if compat {
-			require.Len(t, r.counts, maxCompatHosts)
+			require.Len(t, r.old, maxOldHosts)
+		} else {
+			require.Empty(t, r.old)
 		}
 		require.Nil(t, r.violations.Load())
 	}
@@ -228,7 +228,7 @@ func TestConcurrentUse(t *testing.T) {
 		wg.Wait()
 		requireBounded(t, l)
 		for _, table := range []*table{l.hosts, l.ips, l.subnets} {
-			require.EqualValues(t, table.size, table.count.Load())
+			require.Equal(t, int64(table.size), int64(table.count.Load()))
 			require.Len(t, table.keys(), int(table.size))
 		}
 	}

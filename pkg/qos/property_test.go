@@ -170,13 +170,14 @@ func requireBounded(t require.TestingT, l *Limiter) {
 	for _, table := range []*table{l.hosts, l.ips, l.subnets} {
 		require.LessOrEqual(t, table.count.Load(), table.size)
 		for i := range table.shards {
-			for _, e := range table.shards[i].index {
-				require.LessOrEqual(t, e.history.count, table.capacity)
+			require.Len(t, table.shards[i].queue, table.shards[i].index.used)
+			for _, queued := range table.shards[i].queue {
+				require.LessOrEqual(t, queued.entry.history.count, table.capacity)
 			}
 		}
 	}
-	if l.ratio != nil && !l.ratio.compat {
-		require.LessOrEqual(t, len(l.ratio.counts), 2*l.ratio.need)
+	if l.ratio != nil {
+		require.LessOrEqual(t, len(l.ratio.names), 2*l.ratio.need)
 	}
 }
 

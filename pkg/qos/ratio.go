@@ -11,9 +11,8 @@ const (
 	// ratioWindow is how long a request counts towards the share of its host, and
 	// how long a host stays in violation, in ms.
 	ratioWindow = 60_000
-	// maxCompatHosts bounds the hosts that are counted with Compat, where a count
-	// outlives its minute.
-	maxCompatHosts = 1 << 16
+	// maxOldHosts bounds the hosts whose older requests count, with Compat.
+	maxOldHosts = 1 << 16
 )
 
 // ratio finds hosts that have too large a share of the requests: after every need
@@ -29,17 +28,14 @@ type ratio struct {
 	hits   []hit // a ring of need, oldest at head
 	head   int
 	used   int
-	counts map[string]*hostCount
+	counts map[string]int    // of judge
+	old    map[string]int    // requests before the minute, with Compat
+	names  map[string]string // hosts in memory of their own, at most 2 * need
 }
 
 type hit struct {
 	at   int64 // ms
-	host *hostCount
-}
-
-type hostCount struct {
-	name string
-	n    int
+	host string
 }
 
 // violations is never changed once published.
@@ -59,7 +55,9 @@ func newRatio(share float64, compat bool) *ratio {
 		need:   need,
 		compat: compat,
 		hits:   make([]hit, need),
-		counts: make(map[string]*hostCount),
+		counts: make(map[string]int),
+		old:    make(map[string]int),
+		names:  make(map[string]string),
 	}
 }
 
@@ -76,22 +74,22 @@ func (r *ratio) violates(host string, now int64) bool {
 	return ok
 }
 
-// track counts a request for a host.
-func (r *ratio) track(host string, now int64) {
+// track counts a request for a host. owned says that the text is not a part of
+// anything larger, which would be kept in memory with it.
+func (r *ratio) track(host string, owned bool, now int64) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	count := r.counts[host]
-	if count == nil {
-		count = &hostCount{name: strings.Clone(host)}
-		if len(r.counts) < maxCompatHosts {
-			r.counts[count.name] = count
-		}
+	if !owned {
+		host = r.own(host)
 	}
-	count.n++
-	r.hits[(r.head+r.used)%r.need] = hit{now, count}
+	end := r.head + r.used
+	if end >= r.need {
+		end -= r.need
+	}
+	r.hits[end] = hit{now, host}
 	r.used++
 	r.prune(now)
 	if r.used >= r.need {
@@ -99,39 +97,60 @@ func (r *ratio) track(host string, now int64) {
 	}
 }
 
-// prune drops hits that are older than the window, and their counts with them.
+// own is the host in memory of its own.
+func (r *ratio) own(host string) string {
+	if name, ok := r.names[host]; ok {
+		return name
+	}
+	if len(r.names) >= 2*r.need {
+		clear(r.names)
+	}
+	host = strings.Clone(host)
+	r.names[host] = host
+	return host
+}
+
+// prune drops hits that are older than the window.
 func (r *ratio) prune(now int64) {
 	for r.used > 0 && now-r.hits[r.head].at > ratioWindow {
-		old := r.hits[r.head].host
-		r.hits[r.head] = hit{}
-		r.head = (r.head + 1) % r.need
-		r.used--
 		if r.compat {
-			continue
+			r.keep(r.hits[r.head].host)
 		}
-		if old.n--; old.n == 0 {
-			delete(r.counts, old.name)
+		r.hits[r.head] = hit{}
+		if r.head++; r.head == r.need {
+			r.head = 0
 		}
+		r.used--
 	}
 }
 
-// judge publishes who is in violation, and begins anew. Counts of hosts that were
-// seen in this round stay, at 0, so that the next one need not make them again.
+// keep counts a request that is no longer among the hits.
+func (r *ratio) keep(host string) {
+	if _, ok := r.old[host]; ok || len(r.old) < maxOldHosts {
+		r.old[host]++
+	}
+}
+
+// judge publishes who is in violation, and begins anew. The ring is full.
 func (r *ratio) judge(now int64) {
 	limit := int(math.Round(float64(r.used) * r.share))
+	for _, h := range r.hits {
+		r.counts[h.host]++
+	}
+	for host, n := range r.old {
+		r.counts[host] += n
+	}
 	var over map[string]struct{}
-	for name, count := range r.counts {
-		if count.n > limit {
+	for host, n := range r.counts {
+		if n > limit {
 			if over == nil {
 				over = make(map[string]struct{})
 			}
-			over[name] = struct{}{}
+			over[host] = struct{}{}
 		}
-		if count.n == 0 {
-			delete(r.counts, name)
-		}
-		count.n = 0
 	}
+	clear(r.counts)
+	clear(r.old)
 	clear(r.hits)
 	r.head, r.used = 0, 0
 	if over == nil {

@@ -8,10 +8,13 @@ import (
 )
 
 // shardCount is how many locks a table has.
-const shardCount = 32
+const (
+	shardBits  = 5
+	shardCount = 1 << shardBits
+)
 
-// table is the history of one kind of actor: a list of at most size keys, of
-// which the one used longest ago is evicted.
+// table is the history of one kind of actor: at most size keys, of which the one
+// used longest ago is evicted.
 //
 // The keys are spread over shards with a lock each. Every use of a key is
 // stamped, and a key is evicted by its stamp, so that the table as a whole
@@ -34,22 +37,21 @@ type table struct {
 }
 
 type shard struct {
-	mu             sync.Mutex
-	index          map[key]*entry
-	newest, oldest *entry
-	// horizon is the stamp of the oldest entry, for eviction to look at without
-	// the lock; math.MaxUint64 if there is none.
+	mu    sync.Mutex
+	index index
+	queue queue
+	// horizon is queue.horizon, for eviction to look at without the lock.
 	horizon atomic.Uint64
 	_       [64]byte // keeps neighbours off this cache line
 }
 
-// entry is a key in its shard's list.
+// entry is a key with its history.
 type entry struct {
-	key          key
-	newer, older *entry
-	stamp        uint64
-	history      history
-	sightings    *sightings
+	key       key
+	hash      uint64
+	stamp     uint64 // of its last use
+	history   history
+	sightings *sightings
 }
 
 // moment is what one decision sees of the world.
@@ -70,7 +72,6 @@ func newTable(s *settings, r rates, override float64, listed map[key]struct{}) *
 		seed:     maphash.MakeSeed(),
 	}
 	for i := range t.shards {
-		t.shards[i].index = make(map[key]*entry)
 		t.shards[i].horizon.Store(math.MaxUint64)
 	}
 	return t
@@ -89,6 +90,7 @@ func (t *table) whitelisted(k key) bool {
 type cell struct {
 	table *table
 	shard *shard
+	hash  uint64
 	entry *entry // nil if there is no history yet
 }
 
@@ -96,9 +98,10 @@ func (t *table) open(k key) cell {
 	if t.rates.min == 0 || t.whitelisted(k) {
 		return cell{}
 	}
-	s := &t.shards[maphash.Comparable(t.seed, k)%shardCount]
+	hash := k.hash(t.seed)
+	s := &t.shards[hash%shardCount]
 	s.mu.Lock()
-	return cell{table: t, shard: s, entry: s.index[k]}
+	return cell{table: t, shard: s, hash: hash, entry: s.index.find(hash, &k)}
 }
 
 func (c *cell) close() {
@@ -114,7 +117,7 @@ func (c *cell) bad(m moment, r rates, gated bool) bool {
 	if e == nil || c.table.required == 0 {
 		return false
 	}
-	c.shard.touch(e, m.stamp)
+	e.stamp = m.stamp
 	now := max(m.now, e.history.newest) // another goroutine may have a later time
 	e.history.prune(now, c.table.maxAge)
 	rate := 0.0
@@ -136,16 +139,25 @@ func (c *cell) track(m moment, k key) {
 		return
 	}
 	if c.entry == nil {
-		c.entry = c.shard.insert(k.clone(), m.stamp+1)
+		c.entry = &entry{key: k.clone(), hash: c.hash, stamp: m.stamp + 1}
+		c.shard.insert(c.entry)
 		c.table.count.Add(1)
 	} else {
-		c.shard.touch(c.entry, m.stamp+1)
+		c.entry.stamp = m.stamp + 1
 	}
 	h := &c.entry.history
 	if h.count >= c.table.capacity {
 		h.pop()
 	}
 	h.push(max(m.now, h.newest))
+}
+
+// name is the text of the key, and whether it is in memory of its own.
+func (c *cell) name(text string) (name string, owned bool) {
+	if c.entry == nil {
+		return text, false
+	}
+	return c.entry.key.text, true
 }
 
 // sight notes which address of the subnet was tracked.
@@ -177,69 +189,39 @@ func (t *table) shrink() {
 // evict removes the key used longest ago.
 func (t *table) evict() {
 	for {
-		victim, horizon := &t.shards[0], uint64(math.MaxUint64)
+		victim, horizon, next := &t.shards[0], uint64(math.MaxUint64), uint64(math.MaxUint64)
 		for i := range t.shards {
-			if h := t.shards[i].horizon.Load(); h < horizon {
-				victim, horizon = &t.shards[i], h
+			switch h := t.shards[i].horizon.Load(); {
+			case h < horizon:
+				victim, horizon, next = &t.shards[i], h, horizon
+			case h < next:
+				next = h
 			}
 		}
-		victim.mu.Lock()
-		e := victim.oldest
-		if e != nil {
-			victim.unlink(e)
-			delete(victim.index, e.key)
-		}
-		victim.mu.Unlock()
-		if e != nil {
+		if victim.removeBefore(next) {
 			return
 		}
 	}
 }
 
-// touch makes an entry the one most recently used.
-func (s *shard) touch(e *entry, stamp uint64) {
-	e.stamp = stamp
-	if s.newest != e {
-		s.unlink(e)
-		s.push(e)
-	} else if s.oldest == e {
-		s.horizon.Store(stamp)
-	}
+// insert adds an entry whose key is not there.
+func (s *shard) insert(e *entry) {
+	s.index.insert(e)
+	s.queue.push(e)
+	s.horizon.Store(s.queue.horizon())
 }
 
-func (s *shard) insert(k key, stamp uint64) *entry {
-	e := &entry{key: k, stamp: stamp}
-	s.index[k] = e
-	s.push(e)
-	return e
-}
-
-func (s *shard) push(e *entry) {
-	e.older = s.newest
-	if s.newest != nil {
-		s.newest.newer = e
-	} else {
-		s.oldest = e
-		s.horizon.Store(e.stamp)
+// removeBefore removes the entry used longest ago, if its stamp is not above next,
+// and reports whether it did. Either way the horizon becomes the true one.
+func (s *shard) removeBefore(next uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue.settle()
+	remove := len(s.queue) > 0 && s.queue.horizon() <= next
+	if remove {
+		s.index.remove(s.queue.pop())
+		s.queue.settle()
 	}
-	s.newest = e
-}
-
-func (s *shard) unlink(e *entry) {
-	if e.newer != nil {
-		e.newer.older = e.older
-	} else {
-		s.newest = e.older
-	}
-	if e.older != nil {
-		e.older.newer = e.newer
-	} else {
-		s.oldest = e.newer
-		if s.oldest != nil {
-			s.horizon.Store(s.oldest.stamp)
-		} else {
-			s.horizon.Store(math.MaxUint64)
-		}
-	}
-	e.newer, e.older = nil, nil
+	s.horizon.Store(s.queue.horizon())
+	return remove
 }
