@@ -111,7 +111,14 @@ func (c *comparison) readKeys(ctx context.Context) error {
 			return err
 		}
 		for _, m := range page.Messages {
-			scope, prefix, err := wire.ParseBlockKey(wire.KVKey(m.Subject))
+			key := wire.KVKey(m.Subject)
+			if key == wire.KeyMark {
+				if mark, err := wire.Decode[wire.Mark](m.Data); err == nil {
+					c.newest = max(c.newest, mark.Version)
+				}
+				continue
+			}
+			scope, prefix, err := wire.ParseBlockKey(key)
 			if err != nil {
 				continue
 			}

@@ -158,7 +158,7 @@ func TestCompare(t *testing.T) {
 	f.put(wire.ScopeRange, "192.0.2.1/32", in(time.Hour, 7))      // nor this: a range of one address is not the address
 	f.put(wire.ScopeIP, "198.51.100.2", in(-time.Hour, 3))        // over
 	f.putRaw("ip.nonsense", []byte("x"))
-	f.putRaw(wire.KeyMark, []byte("x"))
+	f.putRaw(wire.KeyMark, []byte(`{"generation":"g","version":2000}`)) // readers have heard of that version
 
 	c := &comparison{bucket: f.b}
 	require.NoError(t, c.run(f.ctx()))
@@ -169,11 +169,11 @@ func TestCompare(t *testing.T) {
 	}
 	for _, target := range []string{"192.0.2.3", "192.0.2.4"} {
 		key, _ := f.key(wire.ScopeIP, target)
-		require.EqualValues(t, 1_001, key.Version, "above all that readers have seen")
+		require.EqualValues(t, 2_001, key.Version, "above all that readers have seen")
 	}
 	surplus, _ := f.key(wire.ScopeIP, "198.51.100.1")
 	require.False(t, surplus.BlockedUntil.After(time.Now()))
-	require.EqualValues(t, 1_001, surplus.Version)
+	require.EqualValues(t, 2_001, surplus.Version)
 	surplus, _ = f.key(wire.ScopeRange, "192.0.2.1/32")
 	require.False(t, surplus.BlockedUntil.After(time.Now()))
 
@@ -181,7 +181,7 @@ func TestCompare(t *testing.T) {
 	require.NoError(t, f.b.feed.drain(f.ctx(), all))
 	lifted, err := f.store.Unblock(f.ctx(), order("192.0.2.3"), true)
 	require.NoError(t, err)
-	require.Greater(t, lifted.Version, int64(1_001))
+	require.Greater(t, lifted.Version, int64(2_001))
 	require.NoError(t, f.b.feed.drain(f.ctx(), all))
 	key, _ := f.key(wire.ScopeIP, "192.0.2.3")
 	require.Equal(t, lifted.Version, key.Version)
