@@ -133,4 +133,3 @@ func (s *site) keys() map[wire.Scope]map[string]int64 {
 		from = page.Next
 	}
 }
-
