@@ -161,6 +161,7 @@ func TestGoldenClientIP(t *testing.T) {
 		Out     string
 	}
 	eachGolden(t, "fn_client_ip_", func(t *testing.T, v vector) {
+		t.Helper()
 		options := v.Options.options()
 		s := options.settings()
 		require.Equal(t, v.Out, s.compatClient(v.http()), "of %+v", v)
@@ -175,6 +176,7 @@ func TestGoldenLagRatio(t *testing.T) {
 		Out     float64
 	}
 	eachGolden(t, "fn_lag_ratio_", func(t *testing.T, v vector) {
+		t.Helper()
 		options := v.Options.options()
 		s := options.settings()
 		require.Equal(t, v.Out, s.lagRatio(v.Lag), "of %+v", v) //nolint:testifylint // equal to the last bit
@@ -193,6 +195,7 @@ func TestGoldenLagMeter(t *testing.T) {
 		}
 	}
 	eachGolden(t, "lag_meter_", func(t *testing.T, v vector) {
+		t.Helper()
 		m, last := &Meter{}, 0.0
 		for _, step := range v.Steps {
 			m.observe(lateness(duration(step.At-last), duration(v.Interval)), v.Smoothing)
@@ -237,6 +240,7 @@ func TestGoldenOptionsValidation(t *testing.T) {
 		OK      json.RawMessage // what connect-qos shows of the effective values
 	}
 	eachGolden(t, "options_validation_", func(t *testing.T, v vector) {
+		t.Helper()
 		options := v.Options.options()
 		options.Lag = &world{}
 		l, err := New(options)

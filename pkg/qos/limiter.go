@@ -111,9 +111,16 @@ func (l *Limiter) Decide(a Actor) Reason {
 	host := l.hosts.open(a.judged)
 	badHost := host.bad(m, l.hosts.rates, false)
 
+	listed := host.listed || ip.listed
+	if a.host != a.judged { // with Compat
+		host.close()
+		host = l.hosts.open(a.host)
+		listed = host.listed || ip.listed
+	}
+
 	reason, track := Pass, false
 	switch {
-	case l.hosts.whitelisted(a.host) || l.ips.whitelisted(a.ip):
+	case listed:
 	case badHost:
 		reason = BadHost
 	case badIP:
@@ -124,18 +131,11 @@ func (l *Limiter) Decide(a Actor) Reason {
 		reason = HostViolation
 	default:
 		track = true
-	}
-
-	name, owned := a.host.text, false
-	if track && a.host == a.judged {
 		host.track(m, a.host)
-		name, owned = host.name(name)
 	}
+	name, owned := host.name(a.host.text)
 	host.close()
 	if track {
-		if a.host != a.judged {
-			l.trackApart(m, a.host)
-		}
 		ip.track(m, a.ip)
 		subnet.track(m, a.subnet)
 		if a.numbered {
@@ -162,14 +162,6 @@ func (l *Limiter) violationHolds(m moment, ip, subnet *cell, numbered bool) bool
 	}
 	return ipLimit != 0 && ip.bad(m, l.ips.rates.override(ipLimit), false) ||
 		subnetLimit != 0 && subnet.bad(m, l.subnets.rates.override(subnetLimit), numbered)
-}
-
-// trackApart tracks a host that is judged under another key. It is locked when
-// that key is not.
-func (l *Limiter) trackApart(m moment, k key) {
-	host := l.hosts.open(k)
-	host.track(m, k)
-	host.close()
 }
 
 // IsBadHost reports whether a host is above its rate; host may have a port, as in
@@ -236,7 +228,7 @@ func (l *Limiter) query(t *table, k key, track bool, source *Actor) bool {
 	numbered := source != nil && source.numbered
 	c := t.open(k)
 	bad := c.bad(m, t.rates, numbered)
-	track = track && !bad && !t.whitelisted(k)
+	track = track && !bad && !c.listed
 	if track {
 		c.track(m, k)
 		if numbered {

@@ -228,7 +228,7 @@ func TestConcurrentUse(t *testing.T) {
 		wg.Wait()
 		requireBounded(t, l)
 		for _, table := range []*table{l.hosts, l.ips, l.subnets} {
-			require.Equal(t, int64(table.size), int64(table.count.Load()))
+			require.Equal(t, table.size, table.count.Load())
 			require.Len(t, table.keys(), int(table.size))
 		}
 	}

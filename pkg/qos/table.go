@@ -8,10 +8,7 @@ import (
 )
 
 // shardCount is how many locks a table has.
-const (
-	shardBits  = 5
-	shardCount = 1 << shardBits
-)
+const shardCount = 32
 
 // table is the history of one kind of actor: at most size keys, of which the one
 // used longest ago is evicted.
@@ -25,7 +22,7 @@ type table struct {
 	required float64
 	maxAge   int64 // ms
 	capacity int   // of a history
-	listed   map[key]struct{}
+	listed   index // the whitelist
 	size     int64
 
 	// For subnets: how many addresses must be seen, and how many there are.
@@ -50,6 +47,7 @@ type entry struct {
 	key       key
 	hash      uint64
 	stamp     uint64 // of its last use
+	chained   *entry // see index
 	history   history
 	sightings *sightings
 }
@@ -61,44 +59,52 @@ type moment struct {
 	stamp    uint64 // of look-ups; tracking has the next one
 }
 
-func newTable(s *settings, r rates, override float64, listed map[key]struct{}) *table {
+func newTable(s *settings, r rates, override float64, whitelist []key) *table {
 	t := &table{
 		rates:    r,
 		required: r.required(s.maxAge),
 		maxAge:   int64(math.Floor(s.maxAge)),
 		capacity: r.capacity(override, s.maxAge),
-		listed:   listed,
+		listed:   make(index),
 		size:     int64(s.historySize),
 		seed:     maphash.MakeSeed(),
 	}
+	for _, k := range whitelist {
+		hash := k.hash(t.seed)
+		if t.listed.find(hash, &k) == nil {
+			t.listed.insert(&entry{key: k, hash: hash})
+		}
+	}
 	for i := range t.shards {
+		t.shards[i].index = make(index)
 		t.shards[i].horizon.Store(math.MaxUint64)
 	}
 	return t
 }
 
-func (t *table) whitelisted(k key) bool {
-	if len(t.listed) == 0 {
-		return false
-	}
-	_, ok := t.listed[k]
-	return ok
-}
-
-// cell is the place of one key in a table, locked from open to close. The zero
-// cell is that of a key whose history is not kept: it is never bad.
+// cell is the place of one key in a table, locked from open to close. One without
+// a shard is that of a key whose history is not kept: it is never bad.
 type cell struct {
-	table *table
-	shard *shard
-	hash  uint64
-	entry *entry // nil if there is no history yet
+	table  *table
+	shard  *shard
+	hash   uint64
+	listed bool   // the key is whitelisted
+	entry  *entry // nil if there is no history yet
 }
 
+// open looks up a key. Two cells of one table may not be open at once.
 func (t *table) open(k key) cell {
-	if t.rates.min == 0 || t.whitelisted(k) {
+	off := t.rates.min == 0
+	if off && len(t.listed) == 0 {
 		return cell{}
 	}
 	hash := k.hash(t.seed)
+	if len(t.listed) > 0 && t.listed.find(hash, &k) != nil {
+		return cell{listed: true}
+	}
+	if off {
+		return cell{}
+	}
 	s := &t.shards[hash%shardCount]
 	s.mu.Lock()
 	return cell{table: t, shard: s, hash: hash, entry: s.index.find(hash, &k)}

@@ -6,7 +6,7 @@ import (
 )
 
 // whitelists are the lists of the options as keys.
-type whitelists struct{ hosts, ips, subnets map[key]struct{} }
+type whitelists struct{ hosts, ips, subnets []key }
 
 // whitelists normalises the entries as those of requests are, or takes them as
 // they are with Compat.
@@ -32,8 +32,8 @@ func (s *settings) whitelists() (whitelists, error) {
 	return w, err
 }
 
-func (s *settings) keys(option string, entries []string, parse func(string) (key, error)) (map[key]struct{}, error) {
-	keys := make(map[key]struct{}, len(entries))
+func (s *settings) keys(option string, entries []string, parse func(string) (key, error)) ([]key, error) {
+	keys := make([]key, 0, len(entries))
 	for _, entry := range entries {
 		k := textKey(entry)
 		if !s.compat {
@@ -42,7 +42,7 @@ func (s *settings) keys(option string, entries []string, parse func(string) (key
 				return nil, &OptionError{Option: option, Problem: err.Error()}
 			}
 		}
-		keys[k] = struct{}{}
+		keys = append(keys, k)
 	}
 	return keys, nil
 }
