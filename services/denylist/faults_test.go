@@ -193,6 +193,9 @@ func TestFrozenLeader(t *testing.T) {
 		s.until("and lifted", func() bool { return !s.inForce(wire.ScopeIP, "203.0.113.7") })
 		before, err := st.Totals(s.ctx(), time.Now())
 		require.NoError(t, err)
+		s.until("and both told", func() bool {
+			return len(s.changes(wire.TypeBlocked)) == 1 && len(s.changes(wire.TypeUnblocked)) == 1
+		})
 		frozen.mu.Unlock()
 
 		s.until("the first knows", func() bool { return !first.candidate.Load().Leads() })
