@@ -18,7 +18,7 @@ import (
 )
 
 // benchKeys is how many hosts, addresses and subnets the benchmarks have.
-const benchKeys = 100
+const benchKeys = 10_000
 
 // benchLimiter has all limits on and room for all keys. Its clock lets every key
 // have 20 requests a second when the actors take turns; it also reads the real one, for what that costs.

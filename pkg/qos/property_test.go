@@ -170,7 +170,7 @@ func requireBounded(t require.TestingT, l *Limiter) {
 	for _, table := range []*table{l.hosts, l.ips, l.subnets} {
 		require.LessOrEqual(t, table.count.Load(), table.size)
 		for i := range table.shards {
-			require.Len(t, table.shards[i].queue, table.shards[i].index.used)
+			require.Len(t, table.shards[i].index, len(table.shards[i].queue))
 			for _, queued := range table.shards[i].queue {
 				require.LessOrEqual(t, queued.entry.history.count, table.capacity)
 			}
