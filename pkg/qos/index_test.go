@@ -66,6 +66,6 @@ func TestQueueIsInOrderOfUse(t *testing.T) {
 			require.Equal(t, e.stamp, q.horizon())
 			require.Same(t, e, q.pop())
 		}
-		require.EqualValues(t, uint64(math.MaxUint64), q.horizon())
+		require.Equal(t, uint64(math.MaxUint64), q.horizon())
 	})
 }
