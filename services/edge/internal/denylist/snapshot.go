@@ -138,12 +138,18 @@ func (l *List) readMark(ctx context.Context) (wire.Mark, error) {
 	return wire.Decode[wire.Mark](m.Data)
 }
 
+// readPages fills v with all of the bucket. The next page is on its way while
+// one is decoded.
 func (l *List) readPages(ctx context.Context, v *view) error {
-	for next, done := uint64(1), false; !done; {
-		page, err := l.readPage(ctx, next)
-		if err != nil {
-			return err
-		}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	pages := make(chan bus.Page)
+	failed := make(chan error, 1)
+	go func() {
+		defer close(pages)
+		failed <- l.fetch(ctx, pages)
+	}()
+	for page := range pages {
 		changes := make([]change, 0, len(page.Messages))
 		for _, m := range page.Messages {
 			if c, ok := l.decode(m); ok {
@@ -151,6 +157,22 @@ func (l *List) readPages(ctx context.Context, v *view) error {
 			}
 		}
 		l.table.fill(v, changes)
+	}
+	return <-failed
+}
+
+// fetch hands over all pages of the bucket in order.
+func (l *List) fetch(ctx context.Context, pages chan<- bus.Page) error {
+	for next, done := uint64(1), false; !done; {
+		page, err := l.readPage(ctx, next)
+		if err != nil {
+			return err
+		}
+		select {
+		case pages <- page:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 		next, done = page.Next, page.Done
 	}
 	return nil
