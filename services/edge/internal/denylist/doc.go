@@ -30,8 +30,9 @@
 // # Readers and writers
 //
 // [Table.Check] takes no lock. Addresses are in one hash table for each family,
-// ranges in one for each family and length; a look-up reads one place of memory
-// and has the exact key beside it. One writer at a time changes the tables in
+// ranges in one for each family and length. A look-up asks a small filter, which
+// knows most addresses that are not blocked, and then reads one place of memory,
+// which holds the exact key. One writer at a time changes the tables in
 // place, one word for a block that is known; a table that is full is copied into
 // a larger one and replaced. Ended blocks are taken out in the background, some
 // minutes later, so that a late message about them is still known to be old.

@@ -52,12 +52,37 @@ type flat struct {
 	slots []slot
 	used  int // slots with a key, dead ones too
 	live  int
+	// filter has a bit set for the hash of each key: most keys that are not in
+	// the table, which are most keys that are asked for, are known by it. It is
+	// small enough for a cache to keep.
+	filter []atomic.Uint64
 }
 
-// least is the smallest number of slots.
-const least = 16
+const (
+	// least is the smallest number of slots.
+	least = 16
+	// slotsPerWord is how many slots share 64 bits of the filter: with half of
+	// the slots used, one bit in nine is set.
+	slotsPerWord = 16
+)
 
-func newFlat(blocks int) *flat { return &flat{slots: make([]slot, max(least, 2*blocks))} }
+func newFlat(blocks int) *flat {
+	n := max(least, 2*blocks)
+	return &flat{slots: make([]slot, n), filter: make([]atomic.Uint64, n/slotsPerWord+1)}
+}
+
+// bit returns the place of a hash in the filter. It uses other bits of the hash
+// than start.
+func (f *flat) bit(hash uint64) (word *atomic.Uint64, mask uint64) {
+	i, _ := bits.Mul64(hash<<16, uint64(len(f.filter)))
+	return &f.filter[i], 1 << (hash & 63)
+}
+
+// mayHold reports false if no key with that hash is in the table.
+func (f *flat) mayHold(hash uint64) bool {
+	word, mask := f.bit(hash)
+	return word.Load()&mask != 0
+}
 
 // start is where the search for a hash begins.
 func (f *flat) start(hash uint64) int {
@@ -80,9 +105,11 @@ func (f *flat) find(hash uint64, k key) *slot {
 }
 
 // insert puts a block into an empty slot.
-func (f *flat) insert(s *slot, k key, b block) {
+func (f *flat) insert(s *slot, hash uint64, k key, b block) {
 	s.key, s.version = k, b.version
-	s.until.Store(b.until) // from now on readers see it
+	s.until.Store(b.until)
+	word, mask := f.bit(hash)
+	word.Or(mask) // from now on readers see it
 	f.used++
 	f.live++
 }
@@ -98,7 +125,11 @@ func (s *series) find(seed maphash.Seed, k key) int64 {
 	if f == nil {
 		return 0
 	}
-	return f.find(maphash.Comparable(seed, k), k).until.Load()
+	hash := maphash.Comparable(seed, k)
+	if !f.mayHold(hash) {
+		return 0
+	}
+	return f.find(hash, k).until.Load()
 }
 
 // put applies a change, unless the block has one as new. It returns what was
@@ -117,7 +148,7 @@ func (s *series) put(seed maphash.Seed, k key, b block) (old block, known, chang
 			f = s.rebuild(seed, f.live+1)
 			place = f.find(hash, k)
 		}
-		f.insert(place, k, b)
+		f.insert(place, hash, k, b)
 		return block{}, false, true
 	case dead:
 		place.version = b.version
@@ -180,7 +211,10 @@ func (s *series) sweep(seed maphash.Seed, before int64, each func(block)) {
 // rebuild replaces the table by one that has room for that many blocks.
 func (s *series) rebuild(seed maphash.Seed, blocks int) *flat {
 	f := newFlat(blocks)
-	s.all(func(k key, b block) { f.insert(f.find(maphash.Comparable(seed, k), k), k, b) })
+	s.all(func(k key, b block) {
+		hash := maphash.Comparable(seed, k)
+		f.insert(f.find(hash, k), hash, k, b)
+	})
 	s.now.Store(f)
 	return f
 }
