@@ -148,13 +148,13 @@ func TestAFullQueueDropsTheOldest(t *testing.T) {
 // sent, or slowly.
 func TestF24_FileLevelsOff(t *testing.T) {
 	t.Parallel()
-	const budget = 2 << 20
+	const budget = 1 << 20
 	path := filepath.Join(t.TempDir(), "q.db")
 	q, d := openAt(t, path, budget)
 	random := rand.New(rand.NewPCG(1, 2))
 	var levels []int64
 	for range 10 {
-		for range 100 { // a flood: more than the budget, of messages of any size
+		for range 60 { // a flood: more than the budget, of messages of any size
 			require.NoError(t, q.write(some(1, 1+random.IntN(400))))
 			if random.IntN(3) == 0 {
 				next(t, q)
