@@ -99,3 +99,16 @@ func (l *Limiter) inViolation() []string {
 	slices.Sort(hosts)
 	return hosts
 }
+
+// historyOf is a copy of the history of a key, pruned; empty if there is none.
+func (t *table) historyOf(k key, now int64) history {
+	c := t.open(k)
+	defer c.close()
+	c.find(k)
+	if c.entry == nil {
+		return history{}
+	}
+	h := c.entry.history
+	h.prune(now, t.maxAge)
+	return h
+}

@@ -10,14 +10,16 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestIndexOfEqualHashes compares it with a map by key. Three hashes make long chains.
-func TestIndexOfEqualHashes(t *testing.T) {
+// TestIndexEqualsMap has long runs of slots: few homes, some of which wrap around.
+func TestIndexEqualsMap(t *testing.T) {
 	t.Parallel()
+	homes := []uint64{0, 1, 6, 7, 1 << 20}
 	rapid.Check(t, func(t *rapid.T) {
-		x, entries := make(index), make(map[key]*entry)
-		for range rapid.IntRange(1, 100).Draw(t, "steps") {
-			n := rapid.IntRange(0, 12).Draw(t, "key")
-			k, hash := key{text: fmt.Sprint(n)}, uint64(n%3)
+		var x index
+		entries := make(map[key]*entry)
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			n := rapid.IntRange(0, 25).Draw(t, "key")
+			k, hash := key{text: fmt.Sprint(n)}, homes[n%len(homes)]<<32|uint64(n%2)
 			found := x.find(hash, &k)
 			require.Same(t, entries[k], found)
 			if found == nil {
@@ -27,11 +29,15 @@ func TestIndexOfEqualHashes(t *testing.T) {
 				x.remove(found)
 				delete(entries, k)
 			}
+			require.Equal(t, len(entries), x.used)
 		}
-		for _, e := range entries {
+		for k, e := range entries {
+			require.Same(t, e, x.find(e.hash, &k))
 			x.remove(e)
 		}
-		require.Empty(t, x)
+		for _, s := range x.slots {
+			require.Nil(t, s.entry)
+		}
 	})
 }
 

@@ -3,6 +3,7 @@ package qos
 import (
 	"math"
 	"runtime/metrics"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,11 +22,11 @@ func after(d time.Duration) {
 func TestTimerLag(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var late time.Duration // what the clock reads too much, as if timers fired late
-		m := startTimerLag(lagInterval, lagSmoothing, func() time.Time { return time.Now().Add(late) })
+		var late atomic.Int64 // what the clock reads too much, as if timers fired late
+		m := startTimerLag(lagInterval, lagSmoothing, func() time.Time { return time.Now().Add(time.Duration(late.Load())) })
 		after(500 * ms)
 		require.Zero(t, m.Lag())
-		late = time.Second
+		late.Store(int64(time.Second))
 		for _, want := range []int64{333, 222, 148, 99, 66} {
 			after(500 * ms)
 			require.Equal(t, want, m.Lag().Milliseconds())
@@ -60,11 +61,15 @@ func TestSchedulerMetricExists(t *testing.T) {
 func TestSchedulerLag(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		var slow atomic.Uint64
 		h := &metrics.Float64Histogram{Counts: []uint64{1000, 0, 7}, Buckets: []float64{0, 0.001, 0.3, math.Inf(1)}}
-		m := startSchedulerLag(func() *metrics.Float64Histogram { return h })
+		m := startSchedulerLag(func() *metrics.Float64Histogram {
+			h.Counts[1] = slow.Load()
+			return h
+		})
 		after(500 * ms)
 		require.Zero(t, m.Lag(), "what was before does not count")
-		h.Counts[1] += 100
+		slow.Store(100)
 		after(500 * ms)
 		require.Equal(t, 100*ms, m.Lag(), "a third of 300 ms")
 		after(500 * ms)

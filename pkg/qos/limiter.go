@@ -102,19 +102,24 @@ func (l *Limiter) Close() error {
 func (l *Limiter) Decide(a Actor) Reason {
 	m := l.moment()
 
-	ip := l.ips.open(a.ip)
+	// The processor can wait for the memory of both at once, since no lock is taken
+	// in between.
+	ip, subnet := l.ips.open(a.ip), l.subnets.open(a.subnet)
+	ip.find(a.ip)
+	subnet.find(a.subnet)
 	badIP := ip.bad(m, l.ips.rates, false)
-	subnet := l.subnets.open(a.subnet)
 	badSubnet := subnet.bad(m, l.subnets.rates, a.numbered)
 	// The host comes last: it is shared by the most requests, so it is locked for
 	// the shortest time. The order of look-ups makes no difference to a decision.
 	host := l.hosts.open(a.judged)
+	host.find(a.judged)
 	badHost := host.bad(m, l.hosts.rates, false)
 
 	listed := host.listed || ip.listed
 	if a.host != a.judged { // with Compat
 		host.close()
 		host = l.hosts.open(a.host)
+		host.find(a.host)
 		listed = host.listed || ip.listed
 	}
 
@@ -139,7 +144,7 @@ func (l *Limiter) Decide(a Actor) Reason {
 		ip.track(m, a.ip)
 		subnet.track(m, a.subnet)
 		if a.numbered {
-			subnet.sight(m, a.number)
+			subnet.sight(a.number)
 		}
 	}
 	subnet.close()
@@ -227,12 +232,13 @@ func (l *Limiter) query(t *table, k key, track bool, source *Actor) bool {
 	m := l.moment()
 	numbered := source != nil && source.numbered
 	c := t.open(k)
+	c.find(k)
 	bad := c.bad(m, t.rates, numbered)
 	track = track && !bad && !c.listed
 	if track {
 		c.track(m, k)
 		if numbered {
-			c.sight(m, source.number)
+			c.sight(source.number)
 		}
 	}
 	name, owned := c.name(k.text)

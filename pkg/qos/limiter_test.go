@@ -160,10 +160,9 @@ func TestClockOfAnotherGoroutine(t *testing.T) {
 		require.False(t, l.IsBadHost("a", true))
 	}
 	require.True(t, l.IsBadHost("a", true))
-	host := l.hosts.open(textKey("a"))
-	defer host.close()
-	require.EqualValues(t, 20, host.entry.history.newest)
-	require.Equal(t, 3, host.entry.history.count)
+	h := l.hosts.historyOf(textKey("a"), 20)
+	require.EqualValues(t, 20, h.newest)
+	require.EqualValues(t, 3, h.count)
 }
 
 // TestDecisionsAreAtomic: of many requests at one moment exactly as many pass as

@@ -170,7 +170,7 @@ func requireBounded(t require.TestingT, l *Limiter) {
 	for _, table := range []*table{l.hosts, l.ips, l.subnets} {
 		require.LessOrEqual(t, table.count.Load(), table.size)
 		for i := range table.shards {
-			require.Len(t, table.shards[i].index, len(table.shards[i].queue))
+			require.Len(t, table.shards[i].queue, table.shards[i].index.used)
 			for _, queued := range table.shards[i].queue {
 				require.LessOrEqual(t, queued.entry.history.count, table.capacity)
 			}
@@ -188,26 +188,34 @@ func TestHistoryEqualsList(t *testing.T) {
 		var h history
 		var list []int64
 		now := rapid.Int64Range(0, 1<<40).Draw(t, "start")
+		maxAge := rapid.Int64Range(0, 20_000).Draw(t, "max age")
+		prune := func() {
+			h.prune(now, maxAge)
+			list = slices.DeleteFunc(list, func(at int64) bool { return at < now-maxAge })
+		}
 		for range rapid.IntRange(1, 300).Draw(t, "steps") {
-			switch rapid.IntRange(0, 4).Draw(t, "operation") {
+			switch rapid.IntRange(0, 9).Draw(t, "operation") {
 			case 0:
-				maxAge := rapid.Int64Range(0, 20_000).Draw(t, "max age")
-				h.prune(now, maxAge)
-				list = slices.DeleteFunc(list, func(at int64) bool { return at < now-maxAge })
+				prune()
 			case 1:
+				prune() // a push may have pruned already
 				if len(list) > 0 {
 					h.pop()
 					list = list[1:]
 				}
 			default:
-				now += rapid.SampledFrom([]int64{0, 1, 127, 128, 16383, 16384, 1 << 33}).Draw(t, "pause")
-				h.push(now)
+				now += rapid.SampledFrom([]int64{0, 1, 1, 1, 127, 128, 16383, 16384, 1 << 33}).Draw(t, "pause")
+				h.push(now, maxAge)
 				list = append(list, now)
 			}
-			require.Equal(t, len(list), h.count)
-			if len(list) > 0 {
-				require.Equal(t, list[0], h.oldest)
-				require.Equal(t, list[len(list)-1], h.newest)
+			require.LessOrEqual(t, int(h.count), len(list))
+			pruned := h
+			pruned.prune(now, maxAge)
+			recent := slices.DeleteFunc(slices.Clone(list), func(at int64) bool { return at < now-maxAge })
+			require.EqualValues(t, len(recent), pruned.count)
+			if len(recent) > 0 {
+				require.Equal(t, recent[0], pruned.oldest)
+				require.Equal(t, recent[len(recent)-1], pruned.newest)
 			}
 		}
 	})
@@ -219,16 +227,15 @@ func TestSightingsEqualList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		maxAge := rapid.Int64Range(1, 1000).Draw(t, "max age")
 		now := rapid.Int64Range(0, 1<<40).Draw(t, "start")
-		first := uint16(rapid.IntRange(0, 15).Draw(t, "first"))
-		s := &sightings{first: first, at: now}
-		n := rapid.IntRange(2, 6).Draw(t, "required")
-		last := map[uint16]int64{first: now}
+		s := &sightings{base: now}
+		n := rapid.IntRange(2, 12).Draw(t, "required")
+		last := make(map[uint16]int64)
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
-			now += rapid.Int64Range(0, 200).Draw(t, "pause")
-			if rapid.Bool().Draw(t, "touch") {
-				host := uint16(rapid.IntRange(0, 15).Draw(t, "host"))
-				s.touch(host, 16, now)
-				last[host] = now
+			now += rapid.Int64Range(0, 100).Draw(t, "pause")
+			if rapid.IntRange(0, 3).Draw(t, "touch") > 0 {
+				number := uint16(rapid.IntRange(0, 15).Draw(t, "number"))
+				s.touch(number, 16, now, maxAge)
+				last[number] = now
 			}
 			recent := 0
 			for _, at := range last {
@@ -241,17 +248,37 @@ func TestSightingsEqualList(t *testing.T) {
 	})
 }
 
-// TestSightingsForgetOnce49Days: the times in the table do not wrap around.
-func TestSightingsForgetOnce49Days(t *testing.T) {
+// TestSightingsForgetOnceIn49Days: times do not wrap around.
+func TestSightingsForgetOnceIn49Days(t *testing.T) {
 	t.Parallel()
 	const maxAge, wrap = 10_000, 1 << 32
-	s := &sightings{first: 1, at: 0}
-	s.touch(2, 256, 5)
-	require.True(t, s.enough(2, 6, maxAge))
-	s.touch(3, 256, wrap+5)
-	require.False(t, s.enough(2, wrap+6, maxAge), "2 was seen 49 days ago")
-	s.touch(4, 256, wrap+7)
-	require.True(t, s.enough(2, wrap+8, maxAge))
+	for _, others := range []uint16{1, 20} {
+		s := &sightings{}
+		for n := range others + 1 {
+			s.touch(n, 256, 5, maxAge)
+		}
+		require.True(t, s.enough(2, 6, maxAge))
+		s.touch(100, 256, wrap+5, maxAge)
+		require.False(t, s.enough(2, wrap+6, maxAge), "the others were seen 49 days ago")
+		s.touch(101, 256, wrap+7, maxAge)
+		require.True(t, s.enough(2, wrap+8, maxAge))
+	}
+}
+
+// TestSightingsStaySmall: a table of all addresses is only for subnets that show
+// many at a time.
+func TestSightingsStaySmall(t *testing.T) {
+	t.Parallel()
+	const maxAge = 100
+	s := &sightings{}
+	for n := range int64(1000) {
+		s.touch(uint16(n%256), 256, n*20, maxAge) // six within 100 ms
+	}
+	require.Nil(t, s.all)
+	for n := range uint16(fewAddresses + 1) {
+		s.touch(n, 256, 20_000, maxAge)
+	}
+	require.NotNil(t, s.all)
 }
 
 func TestKeyStringIsAddress(t *testing.T) {

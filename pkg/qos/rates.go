@@ -25,7 +25,7 @@ func (r rates) override(limit float64) rates {
 // capacity is how many of the newest requests of a key must be kept for every
 // decision to be what it would be with all of them. With that many within maxAge
 // the rate is above every limit, whatever came before; with fewer, all are kept.
-func (r rates) capacity(override, maxAge float64) int {
+func (r rates) capacity(override, maxAge float64) int32 {
 	n := math.Floor(max(r.max, r.min, override)*(maxAge/1000)) + 2
-	return int(min(max(n, 1), math.MaxInt32))
+	return int32(min(max(n, 1), math.MaxInt32))
 }

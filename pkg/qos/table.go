@@ -21,7 +21,7 @@ type table struct {
 	rates    rates
 	required float64
 	maxAge   int64 // ms
-	capacity int   // of a history
+	capacity int32 // of a history
 	listed   index // the whitelist
 	size     int64
 
@@ -47,7 +47,6 @@ type entry struct {
 	key       key
 	hash      uint64
 	stamp     uint64 // of its last use
-	chained   *entry // see index
 	history   history
 	sightings *sightings
 }
@@ -65,7 +64,6 @@ func newTable(s *settings, r rates, override float64, whitelist []key) *table {
 		required: r.required(s.maxAge),
 		maxAge:   int64(math.Floor(s.maxAge)),
 		capacity: r.capacity(override, s.maxAge),
-		listed:   make(index),
 		size:     int64(s.historySize),
 		seed:     maphash.MakeSeed(),
 	}
@@ -76,7 +74,6 @@ func newTable(s *settings, r rates, override float64, whitelist []key) *table {
 		}
 	}
 	for i := range t.shards {
-		t.shards[i].index = make(index)
 		t.shards[i].horizon.Store(math.MaxUint64)
 	}
 	return t
@@ -92,14 +89,14 @@ type cell struct {
 	entry  *entry // nil if there is no history yet
 }
 
-// open looks up a key. Two cells of one table may not be open at once.
+// open locks the shard of a key. Two cells of one table may not be open at once.
 func (t *table) open(k key) cell {
 	off := t.rates.min == 0
-	if off && len(t.listed) == 0 {
+	if off && t.listed.used == 0 {
 		return cell{}
 	}
 	hash := k.hash(t.seed)
-	if len(t.listed) > 0 && t.listed.find(hash, &k) != nil {
+	if t.listed.find(hash, &k) != nil {
 		return cell{listed: true}
 	}
 	if off {
@@ -107,7 +104,14 @@ func (t *table) open(k key) cell {
 	}
 	s := &t.shards[hash%shardCount]
 	s.mu.Lock()
-	return cell{table: t, shard: s, hash: hash, entry: s.index.find(hash, &k)}
+	return cell{table: t, shard: s, hash: hash}
+}
+
+// find looks up the key that the cell was opened for.
+func (c *cell) find(k key) {
+	if c.shard != nil {
+		c.entry = c.shard.index.find(c.hash, &k)
+	}
 }
 
 func (c *cell) close() {
@@ -125,8 +129,10 @@ func (c *cell) bad(m moment, r rates, gated bool) bool {
 	}
 	e.stamp = m.stamp
 	now := max(m.now, e.history.newest) // another goroutine may have a later time
-	e.history.prune(now, c.table.maxAge)
 	rate := 0.0
+	if float64(e.history.count) >= c.table.required {
+		e.history.prune(now, c.table.maxAge)
+	}
 	if float64(e.history.count) >= c.table.required {
 		rate = e.history.rate(now)
 	}
@@ -155,7 +161,7 @@ func (c *cell) track(m moment, k key) {
 	if h.count >= c.table.capacity {
 		h.pop()
 	}
-	h.push(max(m.now, h.newest))
+	h.push(max(m.now, h.newest), c.table.maxAge)
 }
 
 // name is the text of the key, and whether it is in memory of its own.
@@ -167,16 +173,15 @@ func (c *cell) name(text string) (name string, owned bool) {
 }
 
 // sight notes which address of the subnet was tracked.
-func (c *cell) sight(m moment, host uint16) {
+func (c *cell) sight(number uint16) {
 	if c.shard == nil || c.table.uniqueIPs <= 1 {
 		return
 	}
 	now := c.entry.history.newest
 	if c.entry.sightings == nil {
-		c.entry.sightings = &sightings{first: host, at: now}
-		return
+		c.entry.sightings = &sightings{base: now}
 	}
-	c.entry.sightings.touch(host, c.table.addresses, now)
+	c.entry.sightings.touch(number, c.table.addresses, now, c.table.maxAge)
 }
 
 // shrink evicts what is too much. No cell of the table may be open.
