@@ -22,26 +22,25 @@ import (
 const benchAddresses = 10_000
 
 // benchLimiter has all limits on and room for all keys. The addresses are those of
-// so many subnets, and ask for so many hosts, all at random. Its clock lets every
-// address have 20 requests a second when the actors take turns; it also reads the
-// real one, for what that costs.
+// so many subnets, and ask for so many hosts, all at random. Its clock costs what
+// the real one does, but is slower, so that an address has some 10 to 80 requests
+// a second, which pass, when the actors take turns.
 func benchLimiter(b *testing.B, hosts, subnets int, compat bool) (*Limiter, []Actor) {
 	b.Helper()
-	var decisions atomic.Int64
+	const perAddress, slower = 150, 16
+	var filled atomic.Int64
+	start := time.Now()
 	ratio := 0.9
 	if hosts == 1 {
 		ratio = 0 // one host has all requests
 	}
-	hostRate, subnetRate := float64(40*benchAddresses/hosts), float64(40*benchAddresses/subnets)
+	perHost, perSubnet := float64(perAddress*benchAddresses/hosts), float64(perAddress*benchAddresses/subnets)
 	l, err := New(Options{
-		MinIPRate: 40, MaxIPRate: 80,
-		MinHostRate: &hostRate, MaxHostRate: new(2 * hostRate),
-		MinSubnetRate: subnetRate, MaxSubnetRate: 2 * subnetRate,
+		MinIPRate: perAddress, MaxIPRate: 2 * perAddress,
+		MinHostRate: &perHost, MaxHostRate: new(2 * perHost),
+		MinSubnetRate: perSubnet, MaxSubnetRate: 2 * perSubnet,
 		MaxHostRatio: ratio, HistorySize: new(benchAddresses), Compat: compat,
-		Now: func() time.Time {
-			_ = time.Now()
-			return epoch.Add(time.Duration(decisions.Add(1)) * 50 * time.Millisecond / benchAddresses)
-		},
+		Now: func() time.Time { return epoch.Add(time.Duration(filled.Load()) + time.Since(start)/slower) },
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -53,8 +52,9 @@ func benchLimiter(b *testing.B, hosts, subnets int, compat bool) (*Limiter, []Ac
 		addr[3] = byte(n / subnets)
 		actors[i] = l.NewActor(fmt.Sprintf("host%d.example", n%hosts), netip.AddrFrom4(addr))
 	}
-	for range 200 { // histories of 10 s
+	for range 200 { // 20 requests a second for 10 s
 		for _, a := range actors {
+			filled.Add(int64(50*time.Millisecond) / benchAddresses)
 			if reason := l.Decide(a); reason != Pass {
 				b.Fatal(reason)
 			}
@@ -92,8 +92,8 @@ func BenchmarkDecide(b *testing.B) {
 // BenchmarkDecideParallel is to be run with -cpu 1,2: ns/op of one core over that
 // of two is the scaling. One host is the worst case, as all share its lock.
 func BenchmarkDecideParallel(b *testing.B) {
-	for _, hosts := range []int{1, 100} {
-		l, actors := benchLimiter(b, hosts, 2500, false)
+	for _, hosts := range []int{1, 100, 10_000} {
+		l, actors := benchLimiter(b, hosts, max(hosts, 2500), false)
 		b.Run(fmt.Sprintf("hosts=%d", hosts), func(b *testing.B) {
 			var start atomic.Int64
 			b.ReportAllocs()
