@@ -17,7 +17,8 @@ import (
 // addressFrom starts a cluster that reads addresses from a header, with one
 // place in each group and the group of 203.0.113.0/24 and that of
 // 2001:db8:5::/64 taken. ask sends a request with the given header lines and
-// returns its status: refused says that it was counted in one of the two.
+// returns its status: refused says that it was counted in one of the two. Its
+// own place is free again when it returns.
 func addressFrom(t *testing.T, header string, settings cluster.Settings) (c *cluster.Cluster, ask func(lines ...string) visitor.Answer) {
 	t.Helper()
 	c = cluster.New(t, cluster.Options{
@@ -25,9 +26,11 @@ func addressFrom(t *testing.T, header string, settings cluster.Settings) (c *clu
 	})
 	ask = func(lines ...string) visitor.Answer {
 		t.Helper()
-		return visitor.Ask(t, c.Edges[0].URL, append([]string{
+		answer := visitor.Ask(t, c.Edges[0].URL, append([]string{
 			"GET / HTTP/1.1", "Host: site.example", origin.Do + ": " + origin.DoEcho,
 		}, lines...)...)
+		c.Active(t, 2)
+		return answer
 	}
 	for _, value := range []string{alice, dave} {
 		if header == "Forwarded" {
