@@ -16,6 +16,7 @@ import (
 // packages are the commands that tests run; each binary has the last part of
 // the name that is no version.
 var packages = []string{
+	"github.com/ccnq/ccnq/services/denylist/cmd/ccnq-denylist",
 	"github.com/ccnq/ccnq/services/edge/cmd/ccnq-edge",
 	"github.com/ccnq/ccnq/services/queue-coordinator/cmd/ccnq-queue-coordinator",
 	"github.com/nats-io/nats-server/v2",

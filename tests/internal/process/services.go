@@ -12,7 +12,7 @@ type Service struct {
 	*Process
 	// Admin is where operators connect.
 	Admin string
-	// URL is where clients connect; empty for a coordinator.
+	// URL is where clients connect; the edge's alone.
 	URL string
 }
 
@@ -29,6 +29,12 @@ func StartEdge(t testing.TB, settings cluster.Settings) *Service {
 func StartCoordinator(t testing.TB, settings cluster.Settings) *Service {
 	t.Helper()
 	return start(t, "ccnq-queue-coordinator", settings)
+}
+
+// StartDenylist starts a denylist service.
+func StartDenylist(t testing.TB, settings cluster.Settings) *Service {
+	t.Helper()
+	return start(t, "ccnq-denylist", settings)
 }
 
 func start(t testing.TB, binary string, settings cluster.Settings) *Service {
