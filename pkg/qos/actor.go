@@ -23,6 +23,14 @@ type Actor struct {
 	numbered bool   // an IPv4 address is known
 }
 
+// place is the number of an address in its subnet, or -1.
+func (a *Actor) place() int {
+	if a.numbered {
+		return int(a.number)
+	}
+	return -1
+}
+
 // Actor reads the host of a request (Host or :authority), and its client from the
 // peer's address or, as the options say, from X-Forwarded-For. What is missing or
 // cannot be read is counted under "unknown".

@@ -24,6 +24,17 @@
 //
 // Times are read from the monotonic clock, in whole milliseconds.
 //
+// # Several nodes
+//
+// With Options.Cluster nodes add up their hits in a [ClusterStore], and block who is
+// above a limit of the cluster. The store is authoritative for the sums; a node has
+// the hits that it could not publish yet, and blocklists that are as old as its last
+// sync: at most SyncInterval, or as long as the store does not answer. Decisions
+// never wait for the store. What a failure leaves unpublished is published later, and
+// counts as of then, however long the failure was. Hits of the last interval are lost
+// when a node ends. Windows follow the wall clock, so the clocks of nodes should agree
+// to a fraction of MaxAge.
+//
 // # Differences from connect-qos
 //
 // With Options.Compat the decisions are those of connect-qos 5.7.0. Without it
@@ -51,6 +62,11 @@
 //     that cannot be sent are errors. There they are accepted.
 //   - Options.MinSubnetUniqueIPs is 0.5. It came after 5.7.0, so with Compat it is
 //     1, which lets the rate alone decide.
+//   - A batch of hits that may or may not have reached the cluster is sent again under
+//     the same ID, so that it counts once. There its hits go out with the next ones,
+//     and may count twice.
+//   - A host is in violation of the cluster's ratio only once that has MaxHostRatio *
+//     1000 requests. There the only request of an idle cluster is all of its traffic.
 //
 // Some differences remain with Compat, none of them in a decision about requests that
 // a Go server accepts: numbers that are not finite are errors; upper case is folded

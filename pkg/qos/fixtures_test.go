@@ -23,8 +23,6 @@ func (w *world) Now() time.Time           { return epoch.Add(time.Duration(w.ms.
 func (w *world) Lag() time.Duration       { return time.Duration(w.lag.Load()) }
 func (w *world) setLagMillis(lag float64) { w.lag.Store(int64(duration(lag))) }
 
-func duration(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
-
 // newLimiter makes a limiter in a world that starts at 0.
 func newLimiter(t testing.TB, options Options) (*Limiter, *world) {
 	t.Helper()

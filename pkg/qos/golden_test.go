@@ -259,8 +259,8 @@ func TestGoldenOptionsValidation(t *testing.T) {
 			HTTPBehindProxy: s.httpProxied, HTTPSBehindProxy: s.tlsProxied,
 			HistorySize: s.historySize, MaxAge: s.maxAge,
 			MinHostRate: s.host.min, MaxHostRate: s.host.max, MaxHostRatio: s.hostRatio,
-			MinIPRate: s.ip.min, MaxIPRate: s.ip.max, MaxIPViolation: s.ipViolation,
-			MinSubnetRate: s.subnet.min, MaxSubnetRate: s.subnet.max, MaxSubnetViolation: s.subnetViolation,
+			MinIPRate: s.ip.min, MaxIPRate: s.ip.max, MaxIPViolation: s.overrides.ip,
+			MinSubnetRate: s.subnet.min, MaxSubnetRate: s.subnet.max, MaxSubnetViolation: s.overrides.subnet,
 			SubnetMaskBits: s.maskBits,
 			HostWhitelist:  list(s.hosts), IPWhitelist: list(s.ips), SubnetWhitelist: list(s.subnets),
 		}

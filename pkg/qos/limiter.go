@@ -37,6 +37,7 @@ type Limiter struct {
 
 	hosts, ips, subnets *table
 	ratio               *ratio
+	cluster             *member       // nil if there is none
 	uses                atomic.Uint64 // the stamps that tables evict by
 
 	lag   Lag
@@ -50,7 +51,8 @@ type Limiter struct {
 }
 
 // New makes a limiter. It returns an *[OptionError] for the first option that is
-// wrong. Unless a Lag is given, it starts a goroutine, which Close stops.
+// wrong. Unless a Lag is given, it starts a goroutine, and one for a Cluster; Close
+// stops both.
 func New(options Options) (*Limiter, error) {
 	s := options.settings()
 	if err := s.validate(); err != nil {
@@ -64,14 +66,14 @@ func New(options Options) (*Limiter, error) {
 		settings:       s,
 		beforeThrottle: options.BeforeThrottle,
 		hosts:          newTable(&s, s.host, 0, lists.hosts),
-		ips:            newTable(&s, s.ip, s.ipViolation, lists.ips),
-		subnets:        newTable(&s, s.subnet, s.subnetViolation, lists.subnets),
+		ips:            newTable(&s, s.ip, s.highest().ip, lists.ips),
+		subnets:        newTable(&s, s.subnet, s.highest().subnet, lists.subnets),
 		ratio:          newRatio(s.hostRatio, s.compat),
 		lag:            options.Lag,
 		clock:          options.Now,
 		closed:         make(chan struct{}),
 	}
-	l.subnets.uniqueIPs, l.subnets.addresses = s.requiredIPs(), 1<<(32-s.maskBits)
+	l.subnets.uniqueIPs, l.subnets.addresses = requiredIPs(s.uniqueIPs, s.maskBits), 1<<(32-s.maskBits)
 	if l.clock != nil {
 		l.start = l.clock()
 	} else {
@@ -81,17 +83,24 @@ func New(options Options) (*Limiter, error) {
 		l.meter = NewSchedulerLag()
 		l.lag = l.meter
 	}
+	if s.cluster != nil {
+		l.cluster = join(s.cluster, &s, options.Now)
+	}
 	return l, nil
 }
 
 // Close stops what New started, and answers the requests that ErrorResponseDelay
-// holds back. Decisions may still be asked for. It may be called twice, and
-// always returns nil.
+// holds back. Publishing to a cluster that is under way is finished first, for at
+// most 10 s. Decisions may still be asked for. It may be called twice, and always
+// returns nil.
 func (l *Limiter) Close() error {
 	l.closeOnce.Do(func() {
 		close(l.closed)
 		if l.meter != nil {
 			_ = l.meter.Close()
+		}
+		if l.cluster != nil {
+			l.cluster.leave()
 		}
 	})
 	return nil
@@ -124,15 +133,22 @@ func (l *Limiter) Decide(a Actor) Reason {
 	}
 
 	reason, track := Pass, false
+	remote := l.cluster.lists()
 	switch {
 	case listed:
 	case badHost:
 		reason = BadHost
+	case in(remote.hosts, a.host) && l.violationHolds(m, l.settings.cluster.overrides, &ip, &subnet, a.numbered):
+		reason = HostViolation
 	case badIP:
 		reason = BadIP
 	case badSubnet:
 		reason = BadSubnet
-	case l.ratio.violates(a.host.text, m.now) && l.violationHolds(m, &ip, &subnet, a.numbered):
+	case in(remote.ips, a.ip):
+		reason = BadIP
+	case in(remote.subnets, a.subnet) && !subnet.listed:
+		reason = BadSubnet
+	case l.ratio.violates(a.host.text, m.now) && l.violationHolds(m, l.settings.overrides, &ip, &subnet, a.numbered):
 		reason = HostViolation
 	default:
 		track = true
@@ -150,6 +166,7 @@ func (l *Limiter) Decide(a Actor) Reason {
 	subnet.close()
 	ip.close()
 	if track {
+		l.cluster.trackAll(&a, subnet.listed)
 		l.ratio.track(name, owned, m.now)
 		l.hosts.shrink()
 		l.ips.shrink()
@@ -160,13 +177,12 @@ func (l *Limiter) Decide(a Actor) Reason {
 
 // violationHolds reports whether a request to a host in violation is refused: any
 // is, unless an override picks those of fast addresses or subnets.
-func (l *Limiter) violationHolds(m moment, ip, subnet *cell, numbered bool) bool {
-	ipLimit, subnetLimit := l.settings.ipViolation, l.settings.subnetViolation
-	if ipLimit == 0 && subnetLimit == 0 {
+func (l *Limiter) violationHolds(m moment, o overrides, ip, subnet *cell, numbered bool) bool {
+	if o.ip == 0 && o.subnet == 0 {
 		return true
 	}
-	return ipLimit != 0 && ip.bad(m, l.ips.rates.override(ipLimit), false) ||
-		subnetLimit != 0 && subnet.bad(m, l.subnets.rates.override(subnetLimit), numbered)
+	return o.ip != 0 && ip.bad(m, l.ips.rates.override(o.ip), false) ||
+		o.subnet != 0 && subnet.bad(m, l.subnets.rates.override(o.subnet), numbered)
 }
 
 // IsBadHost reports whether a host is above its rate; host may have a port, as in
@@ -181,7 +197,7 @@ func (l *Limiter) IsBadHost(host string, track bool) bool {
 	if l.settings.compat {
 		normalise = compatHostKey
 	}
-	return l.query(l.hosts, textKey(normalise(host)), track, nil)
+	return l.query(Host, textKey(normalise(host)), track, -1)
 }
 
 // IsBadIP is IsBadHost for a client address, with or without a port.
@@ -190,7 +206,7 @@ func (l *Limiter) IsBadIP(ip string, track bool) bool {
 	if !l.settings.compat {
 		k = addrKey(parseAddr(ip))
 	}
-	return l.query(l.ips, k, track, nil)
+	return l.query(IP, k, track, -1)
 }
 
 // IsBadSubnet is IsBadHost for a subnet, named by any address within it. As no
@@ -209,7 +225,7 @@ func (l *Limiter) IsBadSubnet(subnet string, track bool) bool {
 			k = textKey(unknown)
 		}
 	}
-	return l.query(l.subnets, k, track, nil)
+	return l.query(Subnet, k, track, -1)
 }
 
 // IsBad answers the same for the actor of a request. Here the addresses of a
@@ -217,39 +233,51 @@ func (l *Limiter) IsBadSubnet(subnet string, track bool) bool {
 func (l *Limiter) IsBad(kind Kind, a Actor, track bool) bool {
 	switch kind {
 	case Host:
-		return l.query(l.hosts, a.host, track, nil)
+		return l.query(Host, a.host, track, -1)
 	case IP:
-		return l.query(l.ips, a.ip, track, nil)
+		return l.query(IP, a.ip, track, -1)
 	case Subnet:
-		return l.query(l.subnets, a.subnet, track, &a)
+		return l.query(Subnet, a.subnet, track, a.place())
 	default:
 		return false
 	}
 }
 
-// query looks up one key. source is who asks about a subnet, if that is known.
-func (l *Limiter) query(t *table, k key, track bool, source *Actor) bool {
-	m := l.moment()
-	numbered := source != nil && source.numbered
+// query looks up one key. place is that of who asks within the subnet, -1 if it is
+// not known.
+func (l *Limiter) query(kind Kind, k key, track bool, place int) bool {
+	m, t := l.moment(), l.table(kind)
 	c := t.open(k)
 	c.find(k)
-	bad := c.bad(m, t.rates, numbered)
+	bad := c.bad(m, t.rates, place >= 0)
 	track = track && !bad && !c.listed
 	if track {
 		c.track(m, k)
-		if numbered {
-			c.sight(source.number)
+		if place >= 0 {
+			c.sight(uint16(place))
 		}
 	}
 	name, owned := c.name(k.text)
 	c.close()
 	if track {
-		if t == l.hosts {
+		l.cluster.track(kind, k, place)
+		if kind == Host {
 			l.ratio.track(name, owned, m.now)
 		}
 		t.shrink()
 	}
 	return bad
+}
+
+func (l *Limiter) table(kind Kind) *table {
+	switch kind {
+	case Host:
+		return l.hosts
+	case IP:
+		return l.ips
+	default:
+		return l.subnets
+	}
 }
 
 // moment reads the clock and the lag.

@@ -91,6 +91,9 @@ type Options struct {
 	// goroutines at once.
 	BeforeThrottle func(l *Limiter, r *http.Request, reason Reason) bool
 
+	// Cluster makes several nodes count together. Default: none.
+	Cluster *ClusterOptions
+
 	// Compat gives the decisions of connect-qos 5.7.0, its defects included. See
 	// the package documentation.
 	Compat bool
@@ -118,8 +121,7 @@ type settings struct {
 	maskBits                int
 	uniqueIPs               float64
 	hostRatio               float64
-	ipViolation             float64 // 0 = none
-	subnetViolation         float64 // 0 = none
+	overrides               overrides
 	historySize             int
 	maxAge                  float64 // ms
 	hosts, ips, subnets     []string
@@ -129,6 +131,16 @@ type settings struct {
 	delay                   time.Duration
 	destroySocket           bool
 	compat                  bool
+	cluster                 *clusterSettings // nil if there is none
+}
+
+// highest is the highest override of the limiter and of its cluster.
+func (s *settings) highest() overrides {
+	o := s.overrides
+	if s.cluster != nil {
+		o.ip, o.subnet = max(o.ip, s.cluster.overrides.ip), max(o.subnet, s.cluster.overrides.subnet)
+	}
+	return o
 }
 
 // or is *p, or the default.
@@ -139,62 +151,72 @@ func or[T any](p *T, fallback T) T {
 	return *p
 }
 
+func duration(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
+
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // settings fills in the defaults.
 func (o *Options) settings() settings {
 	s := settings{
-		minLag:          millis(or(o.MinLag, 70*time.Millisecond)),
-		maxLag:          millis(or(o.MaxLag, 300*time.Millisecond)),
-		host:            rates{or(o.MinHostRate, 20), or(o.MaxHostRate, 40)},
-		ip:              rates{o.MinIPRate, o.MaxIPRate},
-		subnet:          rates{o.MinSubnetRate, o.MaxSubnetRate},
-		maskBits:        or(o.SubnetMaskBits, 24),
-		hostRatio:       min(max(o.MaxHostRatio, 0), 0.9),
-		ipViolation:     o.MaxIPRateHostViolation,
-		subnetViolation: o.MaxSubnetRateHostViolation,
-		historySize:     or(o.HistorySize, 200),
-		maxAge:          millis(or(o.MaxAge, 10*time.Second)),
-		hosts:           o.HostWhitelist,
-		ips:             o.IPWhitelist,
-		subnets:         o.SubnetWhitelist,
-		httpProxied:     o.HTTPBehindProxy,
-		tlsProxied:      o.HTTPSBehindProxy,
-		trustedHops:     o.TrustedHops,
-		status:          or(o.ErrorStatusCode, http.StatusServiceUnavailable),
-		delay:           o.ErrorResponseDelay,
-		destroySocket:   or(o.DestroySocket, true),
-		compat:          o.Compat,
+		minLag:        millis(or(o.MinLag, 70*time.Millisecond)),
+		maxLag:        millis(or(o.MaxLag, 300*time.Millisecond)),
+		host:          rates{or(o.MinHostRate, 20), or(o.MaxHostRate, 40)},
+		ip:            rates{o.MinIPRate, o.MaxIPRate},
+		subnet:        rates{o.MinSubnetRate, o.MaxSubnetRate},
+		maskBits:      or(o.SubnetMaskBits, 24),
+		hostRatio:     min(max(o.MaxHostRatio, 0), 0.9),
+		overrides:     overrides{o.MaxIPRateHostViolation, o.MaxSubnetRateHostViolation},
+		historySize:   or(o.HistorySize, 200),
+		maxAge:        millis(or(o.MaxAge, 10*time.Second)),
+		hosts:         o.HostWhitelist,
+		ips:           o.IPWhitelist,
+		subnets:       o.SubnetWhitelist,
+		httpProxied:   o.HTTPBehindProxy,
+		tlsProxied:    o.HTTPSBehindProxy,
+		trustedHops:   o.TrustedHops,
+		status:        or(o.ErrorStatusCode, http.StatusServiceUnavailable),
+		delay:         o.ErrorResponseDelay,
+		destroySocket: or(o.DestroySocket, true),
+		compat:        o.Compat,
+		uniqueIPs:     uniqueIPs(o.MinSubnetUniqueIPs, o.Compat),
 	}
 	if s.hosts == nil {
 		s.hosts = []string{"localhost"}
 	}
-	s.uniqueIPs = or(o.MinSubnetUniqueIPs, 0.5)
-	if o.MinSubnetUniqueIPs == nil && o.Compat {
-		s.uniqueIPs = 1
+	if o.Cluster != nil {
+		s.cluster = o.Cluster.settings(&s)
 	}
 	return s
+}
+
+// uniqueIPs is what is given for MinSubnetUniqueIPs, or the default.
+func uniqueIPs(given *float64, compat bool) float64 {
+	if compat {
+		return or(given, 1)
+	}
+	return or(given, 0.5)
+}
+
+func optionError(option, format string, args ...any) error {
+	return &OptionError{Option: option, Problem: fmt.Sprintf(format, args...)}
 }
 
 // validate returns an *OptionError for the first thing that is wrong: what
 // connect-qos checks in its order, then what it does not.
 func (s *settings) validate() error {
-	fail := func(option, format string, args ...any) error {
-		return &OptionError{Option: option, Problem: fmt.Sprintf(format, args...)}
-	}
 	switch {
 	case s.maskBits < 20 || s.maskBits > 30:
-		return fail("SubnetMaskBits", "%d is not in 20..30", s.maskBits)
+		return optionError("SubnetMaskBits", "%d is not in 20..30", s.maskBits)
 	case s.minLag >= s.maxLag:
-		return fail("MinLag", "%v ms is not less than MaxLag %v ms", s.minLag, s.maxLag)
+		return optionError("MinLag", "%v ms is not less than MaxLag %v ms", s.minLag, s.maxLag)
 	case s.host.min > s.host.max:
-		return fail("MinHostRate", "%v is greater than MaxHostRate %v", s.host.min, s.host.max)
+		return optionError("MinHostRate", "%v is greater than MaxHostRate %v", s.host.min, s.host.max)
 	case s.ip.min > s.ip.max:
-		return fail("MinIPRate", "%v is greater than MaxIPRate %v", s.ip.min, s.ip.max)
+		return optionError("MinIPRate", "%v is greater than MaxIPRate %v", s.ip.min, s.ip.max)
 	case s.subnet.min > s.subnet.max:
-		return fail("MinSubnetRate", "%v is greater than MaxSubnetRate %v", s.subnet.min, s.subnet.max)
+		return optionError("MinSubnetRate", "%v is greater than MaxSubnetRate %v", s.subnet.min, s.subnet.max)
 	case s.historySize < 1:
-		return fail("HistorySize", "%d is not a positive number", s.historySize)
+		return optionError("HistorySize", "%d is not a positive number", s.historySize)
 	}
 	numbers := []struct {
 		option string
@@ -204,29 +226,31 @@ func (s *settings) validate() error {
 		{"MinIPRate", s.ip.min}, {"MaxIPRate", s.ip.max},
 		{"MinSubnetRate", s.subnet.min}, {"MaxSubnetRate", s.subnet.max},
 		{"MaxHostRatio", s.hostRatio},
-		{"MaxIPRateHostViolation", s.ipViolation}, {"MaxSubnetRateHostViolation", s.subnetViolation},
+		{"MaxIPRateHostViolation", s.overrides.ip}, {"MaxSubnetRateHostViolation", s.overrides.subnet},
 	}
 	for _, n := range numbers {
 		if math.IsNaN(n.value) || math.IsInf(n.value, 0) {
-			return fail(n.option, "%v is not a finite number", n.value)
+			return optionError(n.option, "%v is not a finite number", n.value)
 		}
 		if n.value < 0 && !s.compat {
-			return fail(n.option, "%v is negative", n.value)
+			return optionError(n.option, "%v is negative", n.value)
 		}
 	}
 	switch {
 	case !(s.uniqueIPs > 0) || math.IsInf(s.uniqueIPs, 0):
-		return fail("MinSubnetUniqueIPs", "%v is not a positive number", s.uniqueIPs)
+		return optionError("MinSubnetUniqueIPs", "%v is not a positive number", s.uniqueIPs)
 	case s.trustedHops < 0 || s.trustedHops > maxTrustedHops:
-		return fail("TrustedHops", "%d is not in 0..%d", s.trustedHops, maxTrustedHops)
+		return optionError("TrustedHops", "%d is not in 0..%d", s.trustedHops, maxTrustedHops)
 	case s.compat:
-		return nil
 	case s.maxAge < 1:
-		return fail("MaxAge", "%v ms is less than 1 ms", s.maxAge)
+		return optionError("MaxAge", "%v ms is less than 1 ms", s.maxAge)
 	case !sendable(s.status):
-		return fail("ErrorStatusCode", "%d is not in 200..999", s.status)
+		return optionError("ErrorStatusCode", "%d is not in 200..999", s.status)
 	case s.delay < 0:
-		return fail("ErrorResponseDelay", "%v is negative", s.delay)
+		return optionError("ErrorResponseDelay", "%v is negative", s.delay)
+	}
+	if s.cluster != nil {
+		return s.cluster.validate()
 	}
 	return nil
 }
@@ -235,11 +259,11 @@ func (s *settings) validate() error {
 func sendable(status int) bool { return status >= 200 && status <= 999 }
 
 // requiredIPs is how many addresses a subnet must have shown before it is bad.
-func (s *settings) requiredIPs() int {
-	if s.uniqueIPs < 1 {
-		return int(math.Ceil(s.uniqueIPs * float64(int(1)<<(32-s.maskBits))))
+func requiredIPs(uniqueIPs float64, maskBits int) int {
+	if uniqueIPs < 1 {
+		return int(math.Ceil(uniqueIPs * float64(int(1)<<(32-maskBits))))
 	}
-	return int(math.Round(min(s.uniqueIPs, math.MaxInt32)))
+	return int(math.Round(min(uniqueIPs, math.MaxInt32)))
 }
 
 // lagRatio is how far limits are tightened at a lag in ms: 0 not at all, 1 fully.

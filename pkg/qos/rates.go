@@ -16,6 +16,10 @@ func (r rates) required(maxAge float64) float64 {
 	return math.Ceil(float64(r.min * (maxAge / 1000)))
 }
 
+// overrides are the rates of addresses and subnets that are still served while
+// their host has too large a share of the traffic; 0 is none.
+type overrides struct{ ip, subnet float64 }
+
 // override is the limits while a host has too large a share of the traffic.
 func (r rates) override(limit float64) rates {
 	low := min(limit, r.min)

@@ -1,0 +1,253 @@
+package qos
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// storeWait bounds one call of a store, so that Close ends.
+const storeWait = 10 * time.Second
+
+// member is a limiter's part in its cluster.
+type member struct {
+	*clusterSettings
+	compat bool
+	now    func() time.Time // wall time
+
+	hosts, ips, subnets *tally
+	blocked             atomic.Pointer[blocked]
+
+	node string // random
+
+	mu           sync.Mutex // held by a sync
+	batches      int64
+	pending      *Batch // is to be published again
+	uniqueWindow int64  // in which addresses are being counted
+	stopped      atomic.Bool
+	stop         context.CancelFunc // ends reading
+	reading      context.Context    //nolint:containedctx // of all syncs, ended by stop
+	done         chan struct{}      // closed when the loop has ended
+}
+
+// join makes a member, whose loop runs until leave.
+func join(c *clusterSettings, s *settings, now func() time.Time) *member {
+	if now == nil {
+		now = time.Now
+	}
+	addresses := 0
+	if c.limits.MaxSubnetRate > 0 && c.limits.RequiredIPs > 1 {
+		addresses = 1 << (32 - s.maskBits)
+	}
+	most := c.limits.MaxTrackedActors
+	m := &member{
+		clusterSettings: c,
+		compat:          s.compat,
+		now:             now,
+		hosts:           newTally(most, 0),
+		ips:             newTally(most, 0),
+		subnets:         newTally(most, addresses),
+		node:            rand.Text(),
+		done:            make(chan struct{}),
+	}
+	m.blocked.Store(noLists)
+	m.uniqueWindow, _ = c.limits.WindowAt(now())
+	m.reading, m.stop = context.WithCancel(context.Background())
+	go m.run()
+	return m
+}
+
+func (m *member) run() {
+	defer close(m.done)
+	ticker := time.NewTicker(m.interval)
+	defer ticker.Stop()
+	for m.reading.Err() == nil {
+		select {
+		case <-m.reading.Done():
+		case <-ticker.C:
+			if m.reading.Err() == nil { // both may be ready
+				m.sync(context.Background())
+			}
+		}
+	}
+}
+
+// leave stops the loop. A publication under way is finished; what has failed is given
+// up.
+func (m *member) leave() {
+	m.stopped.Store(true)
+	m.stop()
+	<-m.done
+	m.mu.Lock() // wait for a call of Sync
+	m.pending = nil
+	m.mu.Unlock()
+}
+
+// noLists are the lists without a cluster.
+var noLists = newBlocked(&Blocklists{}, false)
+
+// lists are the blocklists in force. m may be nil.
+func (m *member) lists() *blocked {
+	if m == nil {
+		return noLists
+	}
+	return m.blocked.Load()
+}
+
+// track counts a hit for the next batch. place is that of an address in its subnet, or
+// -1. m may be nil.
+func (m *member) track(kind Kind, k key, place int) {
+	if m == nil {
+		return
+	}
+	switch kind {
+	case Host:
+		m.hosts.add(k, 1, -1)
+	case IP:
+		m.ips.add(k, 1, -1)
+	default:
+		m.subnets.add(k, 1, place)
+	}
+}
+
+// trackAll counts a request. m may be nil.
+func (m *member) trackAll(a *Actor, subnetListed bool) {
+	if m == nil {
+		return
+	}
+	m.hosts.add(a.host, 1, -1)
+	m.ips.add(a.ip, 1, -1)
+	if !subnetListed {
+		m.subnets.add(a.subnet, 1, a.place())
+	}
+}
+
+// sync publishes and reads, unless another sync is at work.
+func (m *member) sync(ctx context.Context) {
+	if !m.mu.TryLock() {
+		return
+	}
+	defer m.mu.Unlock()
+	begin := time.Now()
+	var stats SyncStats
+	if m.pending != nil && !m.publish(ctx, m.pending, &stats) {
+		return
+	}
+	m.pending = nil
+	if batch := m.take(); !batch.Empty() && !m.publish(ctx, batch, &stats) {
+		if m.compat {
+			m.putBack(batch)
+		} else {
+			m.pending = batch
+		}
+		return
+	}
+	if m.stopped.Load() || !m.read(ctx) {
+		return
+	}
+	if m.onSync != nil {
+		lists := m.blocked.Load().lists
+		stats.BlockedIPs, stats.BlockedSubnets, stats.HostViolations = len(lists.IPs), len(lists.Subnets), len(lists.Hosts)
+		stats.Took = time.Since(begin)
+		m.onSync(stats)
+	}
+}
+
+func (m *member) publish(ctx context.Context, b *Batch, stats *SyncStats) bool {
+	ctx, cancel := context.WithTimeout(ctx, storeWait)
+	defer cancel()
+	if err := m.store.Publish(ctx, b); err != nil {
+		m.failed("publish", err)
+		return false
+	}
+	stats.PublishedIPs += len(b.IPs)
+	stats.PublishedSubnets += len(b.Subnets)
+	stats.PublishedHosts += len(b.Hosts)
+	return true
+}
+
+// read takes over new lists. It reports whether there was an answer.
+func (m *member) read(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, storeWait)
+	defer cancel()
+	defer context.AfterFunc(m.reading, cancel)()
+	lists, err := m.store.Blocklists(ctx, &m.limits, m.now())
+	if lists != nil {
+		m.set(lists)
+	}
+	if err != nil {
+		m.failed("read", err)
+	}
+	return lists != nil || err == nil
+}
+
+func (m *member) set(lists *Blocklists) { m.blocked.Store(newBlocked(lists, m.compat)) }
+
+func (m *member) failed(what string, err error) {
+	if m.onError != nil {
+		m.onError(fmt.Errorf("qos: %s cluster counts: %w", what, err))
+	}
+}
+
+// take makes a batch of what was tracked since the last one.
+func (m *member) take() *Batch {
+	window, _ := m.limits.WindowAt(m.now())
+	m.batches++
+	b := &Batch{ID: fmt.Sprintf("%s-%d", m.node, m.batches), Window: window, UniqueWindow: m.uniqueWindow}
+	hosts, ips, subnets := m.hosts.take(false), m.ips.take(false), m.subnets.take(window != m.uniqueWindow)
+	b.Total, b.Hosts, b.IPs = hosts.total, texts(hosts.hits), texts(ips.hits)
+	b.Subnets, b.UniqueIPs = texts(subnets.hits), texts(subnets.unique)
+	m.uniqueWindow = window
+	return b
+}
+
+func texts(taken []keyHits) []Hits {
+	hits := make([]Hits, len(taken))
+	for i, h := range taken {
+		hits[i] = Hits{h.key.String(), h.n}
+	}
+	return hits
+}
+
+// putBack counts the hits of a batch again, as connect-qos does.
+func (m *member) putBack(b *Batch) {
+	for _, kind := range []struct {
+		tally *tally
+		hits  []Hits
+	}{{m.hosts, b.Hosts}, {m.ips, b.IPs}, {m.subnets, b.Subnets}} {
+		for _, h := range kind.hits {
+			kind.tally.add(textKey(h.Key), h.N, -1)
+		}
+	}
+	// What came of keys beyond the limit has only its sum.
+	for _, h := range b.Hosts {
+		b.Total -= h.N
+	}
+	m.hosts.addTotal(b.Total)
+}
+
+// Sync syncs with the cluster now, besides the regular times. It does nothing while
+// another sync is at work, or without Options.Cluster. OnSync and OnError are told
+// how it went.
+func (l *Limiter) Sync(ctx context.Context) {
+	if l.cluster != nil {
+		l.cluster.sync(ctx)
+	}
+}
+
+// SetBlocklists replaces the blocklists of the cluster. It is for a store that is
+// told of new lists. It does nothing without Options.Cluster.
+func (l *Limiter) SetBlocklists(lists *Blocklists) {
+	if l.cluster != nil {
+		l.cluster.set(lists)
+	}
+}
+
+// Blocklists returns the blocklists of the cluster that are in force; empty ones
+// without Options.Cluster.
+func (l *Limiter) Blocklists() *Blocklists {
+	return l.cluster.lists().lists
+}

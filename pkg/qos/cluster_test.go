@@ -1,0 +1,552 @@
+package qos
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// board is a store in memory. What has come under an ID counts once.
+type board struct {
+	publishFails, readFails atomic.Pointer[error] // with what it answers
+	lists                   atomic.Pointer[Blocklists]
+	limits                  ClusterLimits // of the last reader
+	drops                   bool          // what fails has not arrived
+
+	mu      sync.Mutex
+	batches []*Batch // each call
+}
+
+func (s *board) Publish(_ context.Context, b *Batch) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.publishFails.Load()
+	if err == nil || !s.drops {
+		s.batches = append(s.batches, b)
+	}
+	if err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (s *board) Blocklists(_ context.Context, limits *ClusterLimits, _ time.Time) (*Blocklists, error) {
+	s.limits = *limits
+	if err := s.readFails.Load(); err != nil {
+		return s.lists.Load(), *err
+	}
+	return s.lists.Load(), nil
+}
+
+// taken is the batches since the last time.
+func (s *board) taken() []*Batch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	batches := s.batches
+	s.batches = nil
+	for _, b := range batches {
+		for _, hits := range [][]Hits{b.IPs, b.Subnets, b.Hosts, b.UniqueIPs} {
+			slices.SortFunc(hits, func(a, b Hits) int { return strings.Compare(a.Key, b.Key) })
+		}
+	}
+	return batches
+}
+
+// newMember makes a limiter that syncs when it is told to.
+func newMember(t testing.TB, o Options, c ClusterOptions) (*Limiter, *world, *board) {
+	t.Helper()
+	store := &board{}
+	c.Store = store
+	c.SyncInterval = time.Hour
+	o.Cluster = &c
+	l, w := newLimiter(t, o)
+	return l, w, store
+}
+
+func actor(l *Limiter, host, address string) Actor {
+	return l.NewActor(host, netip.MustParseAddr(address))
+}
+
+func TestClusterCountsWhatIsTracked(t *testing.T) {
+	t.Parallel()
+	l, _, store := newMember(t, Options{
+		MinHostRate: new(0.2), MaxHostRate: new(0.2), // two requests; the others are off
+		HostWhitelist: []string{"ok.example"}, IPWhitelist: []string{"192.0.2.9"}, SubnetWhitelist: []string{"198.51.100.0/24"},
+	}, ClusterOptions{MaxIPRate: 1})
+	require.Equal(t, Pass, l.Decide(actor(l, "ok.example", "192.0.2.1")))
+	require.Equal(t, Pass, l.Decide(actor(l, "a.example", "192.0.2.9")))
+	require.Equal(t, Pass, l.Decide(actor(l, "www.a.example:80", "::ffff:192.0.2.1")))
+	require.Equal(t, Pass, l.Decide(actor(l, "a.example", "198.51.100.1")))
+	require.Equal(t, BadHost, l.Decide(actor(l, "a.example", "203.0.113.1")))
+	require.False(t, l.IsBadIP("2001:db8::1", true))
+	require.False(t, l.IsBadIP("2001:db8::2", false))
+	require.False(t, l.IsBadSubnet("2001:db8::1", true))
+	require.False(t, l.IsBadHost("b.example", true))
+	l.Sync(t.Context())
+	batches := store.taken()
+	require.Len(t, batches, 1)
+	b := batches[0]
+	require.Equal(t, []Hits{{"192.0.2.1", 1}, {"198.51.100.1", 1}, {"2001:db8::1", 1}}, b.IPs)
+	require.Equal(t, []Hits{{"192.0.2.0", 1}, {"2001:db8::", 1}}, b.Subnets)
+	require.Equal(t, []Hits{{"a.example", 2}, {"b.example", 1}}, b.Hosts)
+	require.EqualValues(t, 3, b.Total)
+	require.Empty(t, b.UniqueIPs)
+
+	l.Sync(t.Context())
+	require.Empty(t, store.taken(), "nothing is left to publish")
+}
+
+func TestClusterCap(t *testing.T) {
+	t.Parallel()
+	l, _, store := newMember(t, unlimitedHosts(Options{}), ClusterOptions{MaxTrackedActors: 2})
+	for range 2 {
+		for _, n := range []string{"192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.1"} {
+			require.Equal(t, Pass, l.Decide(actor(l, "host-"+n, n)))
+		}
+		l.Sync(t.Context())
+		b := store.taken()[0]
+		require.Equal(t, []Hits{{"192.0.2.1", 2}, {"192.0.2.2", 1}}, b.IPs)
+		require.Equal(t, []Hits{{"192.0.2.0", 4}}, b.Subnets)
+		require.Equal(t, []Hits{{"host-192.0.2.1", 2}, {"host-192.0.2.2", 1}}, b.Hosts)
+		require.EqualValues(t, 4, b.Total, "the total has those beyond the cap")
+	}
+}
+
+// TestClusterBatchComesAgainUnchanged: a store that remembers IDs can count it once.
+func TestClusterBatchComesAgainUnchanged(t *testing.T) {
+	t.Parallel()
+	var failures []string
+	var syncs []SyncStats
+	l, w, store := newMember(t, unlimitedHosts(Options{}), ClusterOptions{
+		OnError: func(err error) { failures = append(failures, err.Error()) },
+		OnSync:  func(s SyncStats) { syncs = append(syncs, s) },
+	})
+	store.publishFails.Store(new(errors.New("no route")))
+	l.Decide(actor(l, "a.example", "192.0.2.1"))
+	l.Sync(t.Context())
+	first := store.taken()
+	require.Len(t, first, 1)
+	saved := *first[0]
+
+	l.Decide(actor(l, "a.example", "192.0.2.1"))
+	w.ms.Add(30_000)
+	l.Sync(t.Context())
+	require.Equal(t, []*Batch{&saved}, store.taken())
+	require.Empty(t, syncs)
+	require.Equal(t, []string{"qos: publish cluster counts: no route", "qos: publish cluster counts: no route"}, failures)
+
+	store.publishFails.Store(nil)
+	l.Sync(t.Context())
+	batches := store.taken()
+	require.Len(t, batches, 2)
+	require.Equal(t, &saved, batches[0])
+	require.NotEqual(t, saved.ID, batches[1].ID)
+	require.Equal(t, saved.Window+3, batches[1].Window)
+	require.Equal(t, []Hits{{"192.0.2.1", 1}}, batches[1].IPs)
+	require.Len(t, syncs, 1)
+	require.Equal(t, 2, syncs[0].PublishedIPs)
+}
+
+// TestClusterBatchIsPutBackWithCompat: in connect-qos hits come again with others.
+func TestClusterBatchIsPutBackWithCompat(t *testing.T) {
+	t.Parallel()
+	l, _, store := newMember(t, unlimitedHosts(Options{Compat: true}), ClusterOptions{MaxTrackedActors: 1})
+	store.publishFails.Store(new(errors.New("no route")))
+	l.Decide(actor(l, "a.example", "192.0.2.1"))
+	l.Decide(actor(l, "b.example", "192.0.2.1"))
+	l.Sync(t.Context())
+	host := store.taken()[0].Hosts
+	l.Decide(actor(l, "c.example", "192.0.2.1"))
+	store.publishFails.Store(nil)
+	l.Sync(t.Context())
+	b := store.taken()[0]
+	require.Equal(t, []Hits{{"192.0.2.1", 3}}, b.IPs)
+	require.Equal(t, []Hits{{"192.0.2.0", 3}}, b.Subnets)
+	require.Equal(t, host, b.Hosts, "c.example is beyond the cap")
+	require.EqualValues(t, 3, b.Total)
+}
+
+func TestClusterBlocklistsDecide(t *testing.T) {
+	t.Parallel()
+	lists := &Blocklists{
+		IPs: []string{"::ffff:192.0.2.1", "192.0.2.9"}, Subnets: []string{"198.51.100.0", "203.0.113.0"}, Hosts: []string{"hot.example", "ok.example"},
+	}
+	l, _, store := newMember(t, unlimitedHosts(Options{
+		HostWhitelist: []string{"ok.example"}, IPWhitelist: []string{"192.0.2.9"}, SubnetWhitelist: []string{"203.0.113.0/24"},
+	}), ClusterOptions{})
+	require.Equal(t, Pass, l.Decide(actor(l, "hot.example", "192.0.2.1")))
+	require.Equal(t, &Blocklists{}, l.Blocklists())
+	store.lists.Store(lists)
+	l.Sync(t.Context())
+	require.Equal(t, lists, l.Blocklists())
+	for _, test := range []struct {
+		host, address string
+		want          Reason
+	}{
+		{"hot.example", "192.0.2.1", HostViolation},
+		{"hot.example", "192.0.2.9", Pass},
+		{"ok.example", "192.0.2.1", Pass},
+		{"a.example", "192.0.2.1", BadIP},
+		{"a.example", "192.0.2.9", Pass},
+		{"a.example", "198.51.100.7", BadSubnet},
+		{"a.example", "203.0.113.7", Pass},
+		{"a.example", "192.0.2.2", Pass},
+	} {
+		require.Equal(t, test.want, l.Decide(actor(l, test.host, test.address)), "%+v", test)
+	}
+	require.False(t, l.IsBadIP("192.0.2.1", false), "queries are about this node")
+
+	store.lists.Store(nil)
+	l.Sync(t.Context())
+	require.Equal(t, lists, l.Blocklists(), "nothing new")
+	store.readFails.Store(new(errors.New("no route")))
+	l.Sync(t.Context())
+	require.Equal(t, lists, l.Blocklists(), "they stay while the store fails")
+	l.SetBlocklists(&Blocklists{})
+	require.Equal(t, Pass, l.Decide(actor(l, "hot.example", "192.0.2.1")))
+}
+
+// TestClusterOrder: what this node finds of addresses and subnets comes before what
+// the cluster finds of them, and after its violations.
+func TestClusterOrder(t *testing.T) {
+	t.Parallel()
+	l, _, _ := newMember(t, Options{
+		MinHostRate: new(0.4), MaxHostRate: new(0.4), MinIPRate: 0.2, MaxIPRate: 0.2, MinSubnetRate: 0.3, MaxSubnetRate: 0.3,
+		MinSubnetUniqueIPs: new(1.0),
+	}, ClusterOptions{})
+	for _, address := range []string{"192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.3.1"} {
+		require.Equal(t, Pass, l.Decide(actor(l, "full.example", address)))
+	}
+	l.SetBlocklists(&Blocklists{
+		IPs: []string{"192.0.2.1", "192.0.2.3", "192.0.3.2"}, Subnets: []string{"192.0.2.0", "192.0.3.0"}, Hosts: []string{"full.example", "hot.example"},
+	})
+	require.Equal(t, BadHost, l.Decide(actor(l, "full.example", "192.0.2.1")))
+	require.Equal(t, HostViolation, l.Decide(actor(l, "hot.example", "192.0.2.1")))
+	require.Equal(t, BadIP, l.Decide(actor(l, "a.example", "192.0.2.1")))
+	require.Equal(t, BadSubnet, l.Decide(actor(l, "a.example", "192.0.2.3")), "the subnet is bad here, the address in the cluster")
+	require.Equal(t, BadIP, l.Decide(actor(l, "a.example", "192.0.3.2")))
+	require.Equal(t, BadSubnet, l.Decide(actor(l, "a.example", "192.0.3.3")))
+}
+
+func TestClusterViolationOverride(t *testing.T) {
+	t.Parallel()
+	for _, tracked := range []bool{true, false} {
+		o := unlimitedHosts(Options{})
+		if tracked {
+			o.MinIPRate, o.MaxIPRate = 0.2, 100
+		}
+		l, _, _ := newMember(t, o, ClusterOptions{MaxIPRateHostViolation: 500})
+		l.SetBlocklists(&Blocklists{Hosts: []string{"hot.example"}})
+		// Within one millisecond n requests are a rate of n * 1000.
+		require.Equal(t, Pass, l.Decide(actor(l, "hot.example", "192.0.2.1")))
+		require.Equal(t, Pass, l.Decide(actor(l, "hot.example", "192.0.2.1")))
+		want := HostViolation
+		if !tracked {
+			want = Pass
+		}
+		require.Equal(t, want, l.Decide(actor(l, "hot.example", "192.0.2.1")), "tracked %v", tracked)
+		require.Equal(t, Pass, l.Decide(actor(l, "hot.example", "192.0.2.2")))
+	}
+}
+
+// TestClusterUniqueIPs: addresses add up within a window, and are told for the window
+// in which they were seen.
+func TestClusterUniqueIPs(t *testing.T) {
+	t.Parallel()
+	l, w, store := newMember(t, unlimitedHosts(Options{}), ClusterOptions{MaxSubnetRate: 1})
+	sync := func() *Batch {
+		l.Sync(t.Context())
+		batches := store.taken()
+		require.Len(t, batches, 1)
+		return batches[0]
+	}
+	decide := func(addresses ...string) {
+		for _, address := range addresses {
+			require.Equal(t, Pass, l.Decide(actor(l, "a.example", address)))
+		}
+	}
+	decide("192.0.2.1", "192.0.2.255", "192.0.2.1", "192.0.3.1", "2001:db8::1")
+	b := sync()
+	first := b.Window
+	require.Equal(t, []Hits{{"192.0.2.0", 2}, {"192.0.3.0", 1}}, b.UniqueIPs)
+	require.Equal(t, first, b.UniqueWindow)
+
+	w.ms.Add(2000)
+	decide("192.0.2.2", "192.0.2.1")
+	b = sync()
+	require.Equal(t, []Hits{{"192.0.2.0", 2}}, b.Subnets)
+	require.Equal(t, []Hits{{"192.0.2.0", 3}}, b.UniqueIPs, "those of the last batch are not forgotten")
+
+	w.ms.Add(8000)
+	decide("192.0.2.3", "192.0.3.1")
+	b = sync()
+	require.Equal(t, first+1, b.Window)
+	require.Equal(t, first, b.UniqueWindow, "seen before this node knew of the new window")
+	require.Equal(t, []Hits{{"192.0.2.0", 4}, {"192.0.3.0", 1}}, b.UniqueIPs)
+
+	decide("192.0.2.1")
+	b = sync()
+	require.Equal(t, first+1, b.UniqueWindow)
+	require.Equal(t, []Hits{{"192.0.2.0", 1}}, b.UniqueIPs)
+}
+
+func TestClusterSyncsByItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &board{}
+		l, err := New(Options{Cluster: &ClusterOptions{Store: store}})
+		require.NoError(t, err)
+		for n := range 3 {
+			l.Decide(actor(l, "a.example", "192.0.2.1"))
+			after(defaultSyncInterval - ms)
+			require.Empty(t, store.taken(), "sync %d", n)
+			after(ms)
+			require.Len(t, store.taken(), 1, "sync %d", n)
+		}
+		l.Decide(actor(l, "a.example", "192.0.2.1"))
+		require.NoError(t, l.Close())
+		after(time.Minute)
+		require.Empty(t, store.taken())
+		l.Sync(t.Context())
+		require.Len(t, store.taken(), 1, "when told to it publishes even then")
+	})
+}
+
+// gate is a store whose calls wait.
+type gate struct {
+	publishing, reading chan context.Context
+	goOn                chan struct{}
+}
+
+func (g *gate) Publish(ctx context.Context, _ *Batch) error {
+	g.publishing <- ctx
+	select {
+	case <-g.goOn:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (g *gate) Blocklists(ctx context.Context, _ *ClusterLimits, _ time.Time) (*Blocklists, error) {
+	g.reading <- ctx
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func newGate() *gate {
+	return &gate{make(chan context.Context, 10), make(chan context.Context, 10), make(chan struct{})}
+}
+
+func TestCloseFinishesPublishing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newGate()
+		l, err := New(Options{Cluster: &ClusterOptions{Store: store}})
+		require.NoError(t, err)
+		l.Decide(actor(l, "a.example", "192.0.2.1"))
+		ctx := <-store.publishing
+		l.Sync(t.Context())
+		require.Empty(t, store.publishing, "a second one is skipped")
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			_ = l.Close() // always nil
+		}()
+		synctest.Wait()
+		require.NoError(t, ctx.Err())
+		select {
+		case <-closed:
+			require.Fail(t, "closed with a batch under way")
+		default:
+		}
+		store.goOn <- struct{}{}
+		<-closed
+		require.Empty(t, store.reading, "a node that has left reads nothing")
+	})
+}
+
+func TestCloseEndsReading(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newGate()
+		l, err := New(Options{Cluster: &ClusterOptions{Store: store}})
+		require.NoError(t, err)
+		ctx := <-store.reading
+		begin := time.Now()
+		require.NoError(t, l.Close())
+		require.ErrorIs(t, ctx.Err(), context.Canceled)
+		require.Zero(t, time.Since(begin))
+	})
+}
+
+// TestStoreThatHangs does not hold up decisions, nor the end.
+func TestStoreThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newGate()
+		var failed atomic.Int64
+		l, err := New(Options{Cluster: &ClusterOptions{Store: store, OnError: func(error) { failed.Add(1) }}})
+		require.NoError(t, err)
+		l.Decide(actor(l, "a.example", "192.0.2.1"))
+		<-store.publishing
+		begin := time.Now()
+		require.Equal(t, Pass, l.Decide(actor(l, "a.example", "192.0.2.1")))
+		require.Zero(t, time.Since(begin))
+		after(storeWait)
+		require.EqualValues(t, 1, failed.Load())
+		<-store.publishing
+		require.NoError(t, l.Close())
+		require.LessOrEqual(t, time.Since(begin), 2*storeWait+defaultSyncInterval)
+	})
+}
+
+func TestClusterLimitsArithmetic(t *testing.T) {
+	t.Parallel()
+	l := ClusterLimits{Window: 10 * time.Second, MaxIPRate: 1, MaxSubnetRate: 2, MaxHostRatio: 0.02, RequiredIPs: 3}
+	at := func(ms int64) time.Time { return time.UnixMilli(170_000_000_0000 + ms) }
+	number, weight := l.WindowAt(at(2500))
+	require.EqualValues(t, 170_000_000, number)
+	require.InDelta(t, 0.75, weight, 0)
+	require.InDelta(t, 10, l.IPThreshold(), 0)
+	require.InDelta(t, 20, l.SubnetThreshold(), 0)
+	require.InDelta(t, 20, l.MinTotal(), 0)
+
+	counts := func(n float64) *ClusterCounts {
+		return &ClusterCounts{
+			IPs:     map[string]float64{"192.0.2.1": n},
+			Subnets: map[string]float64{"192.0.2.0": 2 * n, "2001:db8::": 2 * n},
+			Hosts:   map[string]float64{"a.example": n, "b.example": 0.01 * n},
+			Total:   2 * n, UniqueIPs: map[string]float64{"192.0.2.0": 3},
+		}
+	}
+	all := &Blocklists{IPs: []string{"192.0.2.1"}, Subnets: []string{"192.0.2.0", "2001:db8::"}, Hosts: []string{"a.example"}}
+	blocked := func(ms int64, current, previous *ClusterCounts) *Blocklists {
+		lists := l.Blocklists(at(ms), current, previous)
+		slices.Sort(lists.Subnets)
+		return lists
+	}
+	require.Equal(t, all, blocked(0, counts(10), &ClusterCounts{}))
+	require.Equal(t, &Blocklists{}, blocked(0, counts(9.9), &ClusterCounts{}))
+	require.Equal(t, &Blocklists{IPs: all.IPs, Subnets: []string{"2001:db8::"}, Hosts: all.Hosts}, blocked(5000, &ClusterCounts{}, counts(20)),
+		"half of three addresses is one")
+	require.Equal(t, &Blocklists{}, blocked(5001, &ClusterCounts{}, counts(20)))
+	require.Equal(t, all, blocked(5000, counts(5), counts(10)))
+
+	l.Compat = true
+	require.Equal(t, []string{"a.example"}, blocked(0, counts(0.5), &ClusterCounts{}).Hosts, "one request is all of the traffic")
+	l = ClusterLimits{Window: time.Second}
+	require.False(t, l.Any())
+	require.Equal(t, &Blocklists{}, l.Blocklists(at(0), counts(1e9), counts(1e9)))
+}
+
+func TestNewNamesTheWrongClusterOption(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		options ClusterOptions
+		message string
+		compat  bool // an error there too
+	}{
+		{"store", ClusterOptions{}, "qos: Cluster.Store is missing", true},
+		{"interval", ClusterOptions{SyncInterval: -1}, "qos: Cluster.SyncInterval -1ns is negative", false},
+		{"cap", ClusterOptions{MaxTrackedActors: -1}, "qos: Cluster.MaxTrackedActors -1 is negative", false},
+		{"address rate", ClusterOptions{MaxIPRate: -1}, "qos: Cluster.MaxIPRate -1 is negative", false},
+		{"subnet rate", ClusterOptions{MaxSubnetRate: math.NaN()}, "qos: Cluster.MaxSubnetRate NaN is not a finite number", false},
+		{"ratio", ClusterOptions{MaxHostRatio: math.Inf(1)}, "qos: Cluster.MaxHostRatio +Inf is not a finite number", true},
+		{"override", ClusterOptions{MaxIPRateHostViolation: -2}, "qos: Cluster.MaxIPRateHostViolation -2 is negative", false},
+		{"subnet override", ClusterOptions{MaxSubnetRateHostViolation: -2}, "qos: Cluster.MaxSubnetRateHostViolation -2 is negative", false},
+		{"gate", ClusterOptions{MinSubnetUniqueIPs: new(0.0)}, "qos: Cluster.MinSubnetUniqueIPs 0 is not a positive number", true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if test.name != "store" {
+				test.options.Store = &board{}
+			}
+			_, err := New(Options{Lag: &world{}, Cluster: &test.options})
+			require.EqualError(t, err, test.message)
+			l, err := New(Options{Lag: &world{}, Cluster: &test.options, Compat: true})
+			require.Equal(t, test.compat, err != nil, "with Compat: %v", err)
+			if err == nil {
+				require.NoError(t, l.Close())
+			}
+		})
+	}
+}
+
+func TestClusterDefaults(t *testing.T) {
+	t.Parallel()
+	for _, compat := range []bool{false, true} {
+		l, _, store := newMember(t, Options{Compat: compat}, ClusterOptions{})
+		l.Sync(t.Context())
+		required := 128
+		if compat {
+			required = 1
+		}
+		require.Equal(t, ClusterLimits{Window: 10 * time.Second, MaxTrackedActors: 50_000, RequiredIPs: required, Compat: compat}, store.limits)
+	}
+	l, _, store := newMember(t, Options{Compat: true, MaxAge: new(-time.Second)}, ClusterOptions{})
+	l.Sync(t.Context())
+	require.Equal(t, 10*time.Second, store.limits.Window)
+}
+
+// TestClusterLosesNothing: hits of many goroutines, while batches are taken, some of
+// which come twice.
+func TestClusterLosesNothing(t *testing.T) {
+	t.Parallel()
+	const goroutines, each = 64, 300
+	for _, compat := range []bool{false, true} {
+		l, _, store := newMember(t, unlimitedHosts(Options{Compat: compat}), ClusterOptions{MaxSubnetRate: 1, MinSubnetUniqueIPs: new(2.0)})
+		store.drops = compat // else each comes twice
+		var wg sync.WaitGroup
+		for g := range goroutines {
+			wg.Go(func() {
+				for i := range each {
+					a := l.NewActor("a.example", netip.AddrFrom4([4]byte{192, 0, byte(i % 5), byte(g)}))
+					l.Decide(a)
+					if g == 0 && i%10 == 0 {
+						if i%20 == 0 {
+							store.publishFails.Store(new(errors.New("no route")))
+						} else {
+							store.publishFails.Store(nil)
+						}
+						l.Sync(t.Context())
+					}
+				}
+			})
+		}
+		wg.Wait()
+		store.publishFails.Store(nil)
+		l.Sync(t.Context())
+		seen := make(map[string]bool)
+		var total, ips, subnets, hosts int64
+		sum := func(hits []Hits) (n int64) {
+			for _, h := range hits {
+				n += h.N
+			}
+			return n
+		}
+		for _, b := range store.taken() {
+			if seen[b.ID] {
+				continue
+			}
+			seen[b.ID] = true
+			total += b.Total
+			ips, subnets, hosts = ips+sum(b.IPs), subnets+sum(b.Subnets), hosts+sum(b.Hosts)
+		}
+		for _, n := range []int64{total, ips, subnets, hosts} {
+			require.EqualValues(t, goroutines*each, n)
+		}
+	}
+}
