@@ -1,0 +1,500 @@
+package flight
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ccnq/ccnq/services/edge/internal/admission"
+)
+
+const (
+	kib   = 1 << 10
+	stall = 5 * time.Second
+)
+
+var (
+	alice = Lane{Group: netip.MustParsePrefix("203.0.113.0/24")}
+	bob   = Lane{Group: netip.MustParsePrefix("198.51.100.0/24")}
+	page  = Key{Primary: [16]byte{1}}
+
+	errNotForAll = errors.New("not for all")
+)
+
+// world is a table with a queue and an origin that the test plays.
+type world struct {
+	*Table[string]
+
+	mu      sync.Mutex
+	fetches int
+	given   int // places that are taken
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{Table: New[string](Options{Window: 64 * kib, Limit: 256 * kib, Budget: 1024 * kib, Stall: stall})}
+	t.Cleanup(func() {
+		require.NoError(t, w.Stop(context.Background()))
+		require.Zero(t, w.Held(), "no memory is held")
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		require.Zero(t, w.given, "every place was given back")
+	})
+	return w
+}
+
+func (w *world) seat() Seat {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.given++
+	return Seat{
+		Outcome: admission.Outcome{Reason: admission.Admitted, Pass: true},
+		Done: func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.given--
+		},
+	}
+}
+
+func refusal(reason admission.Reason) Seat {
+	return Seat{Outcome: admission.Outcome{Reason: reason, RetryAfter: time.Second}}
+}
+
+// line is a queue in which the test admits: each value lets one pass, or not.
+type line chan bool
+
+func (w *world) board(l line) func(context.Context) Seat {
+	return func(ctx context.Context) Seat {
+		select {
+		case pass := <-l:
+			if pass {
+				return w.seat()
+			}
+			return refusal(admission.QueueTimeout)
+		case <-ctx.Done():
+			return refusal(admission.ClientGone)
+		}
+	}
+}
+
+func (w *world) free(context.Context) Seat { return w.seat() }
+
+// fetch is what the origin does with the feed.
+type fetch func(ctx context.Context, feed *Feed[string]) bool
+
+func (w *world) asker(lane Lane, board func(context.Context) Seat, do fetch) *Asker[string] {
+	return &Asker[string]{
+		Context: context.Background(),
+		Lane:    lane,
+		Board:   board,
+		Fetch: func(ctx context.Context, seat Seat, feed *Feed[string]) bool {
+			w.mu.Lock()
+			w.fetches++
+			w.mu.Unlock()
+			return do(ctx, feed)
+		},
+	}
+}
+
+func (w *world) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fetches
+}
+
+func (w *world) join(t *testing.T, a *Asker[string]) *Asker[string] {
+	t.Helper()
+	require.True(t, w.Join(page, a))
+	return a
+}
+
+func say(text string) fetch {
+	return func(ctx context.Context, feed *Feed[string]) bool {
+		feed.Share("head")
+		return feed.Write(ctx, []byte(text)) == nil
+	}
+}
+
+func read(t *testing.T, a *Asker[string]) string {
+	t.Helper()
+	news, err := a.Await(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, HeadCame, news)
+	require.Equal(t, "head", a.Head())
+	var all bytes.Buffer
+	for {
+		piece, err := a.Next(t.Context(), nil)
+		if errors.Is(err, io.EOF) {
+			return all.String()
+		}
+		require.NoError(t, err)
+		all.Write(piece)
+	}
+}
+
+func requireNews(t *testing.T, want News, a *Asker[string]) {
+	t.Helper()
+	news, err := a.Await(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, want, news)
+}
+
+func TestOneFetchForAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		goOn := make(chan struct{})
+		var all []*Asker[string]
+		for range 1000 {
+			all = append(all, w.join(t, w.asker(alice, w.free, func(ctx context.Context, feed *Feed[string]) bool {
+				<-goOn
+				return say("the page")(ctx, feed)
+			})))
+		}
+		synctest.Wait()
+		require.Equal(t, 1, w.count())
+		close(goOn)
+		for _, a := range all {
+			require.Equal(t, "the page", read(t, a))
+			require.Equal(t, a == all[0], a.Leads())
+			a.Leave()
+		}
+		require.Equal(t, 1, w.count())
+		require.False(t, w.Flying(page))
+	})
+}
+
+func TestFollowersReadWhileTheFetchWrites(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		more := make(chan string)
+		do := func(ctx context.Context, feed *Feed[string]) bool {
+			feed.Share("head")
+			for text := range more {
+				if feed.Write(ctx, []byte(text)) != nil {
+					return false
+				}
+				feed.Flush()
+			}
+			return true
+		}
+		first := w.join(t, w.asker(alice, w.free, do))
+		more <- "one "
+		requireNews(t, HeadCame, first)
+		late := w.join(t, w.asker(bob, w.free, do))
+		requireNews(t, HeadCame, late)
+		for _, a := range []*Asker[string]{first, late} {
+			piece, err := a.Next(t.Context(), nil)
+			require.NoError(t, err)
+			require.Equal(t, "one ", string(piece))
+		}
+		idle := 0
+		go func() { more <- "two" }()
+		piece, err := first.Next(t.Context(), func() { idle++ })
+		require.NoError(t, err)
+		require.Equal(t, "two", string(piece))
+		require.Equal(t, 1, idle, "told before it waits")
+		close(more)
+		_, err = first.Next(t.Context(), nil)
+		require.ErrorIs(t, err, io.EOF)
+		size, whole := first.Whole()
+		require.True(t, whole)
+		require.EqualValues(t, 7, size)
+		first.Leave()
+		piece, err = late.Next(t.Context(), nil)
+		require.NoError(t, err)
+		require.Equal(t, "two", string(piece), "the end is kept for the slow one")
+		late.Leave()
+	})
+}
+
+// TestABusyGroupHoldsUpNobodyElse: the lane that is admitted leads, and the
+// other's search is cancelled.
+func TestABusyGroupHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		busy, quiet := make(line), make(line)
+		cancelled := false
+		searching := w.board(busy)
+		a := w.join(t, w.asker(alice, func(ctx context.Context) Seat {
+			seat := searching(ctx)
+			cancelled = ctx.Err() != nil
+			return seat
+		}, say("by alice")))
+		b := w.join(t, w.asker(bob, w.board(quiet), say("by bob")))
+		synctest.Wait()
+		require.Zero(t, w.count(), "nobody leads who was not admitted")
+		quiet <- true
+		require.Equal(t, "by bob", read(t, a))
+		require.Equal(t, "by bob", read(t, b))
+		synctest.Wait()
+		require.True(t, cancelled, "the search of the other lane is over")
+		require.Equal(t, 1, w.count())
+		a.Leave()
+		b.Leave()
+	})
+}
+
+// TestOneOfALaneSeeksAtATime, and those who are refused make room for the next,
+// in the order of arrival.
+func TestOneOfALaneSeeksAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		queue := make(line)
+		var all []*Asker[string]
+		for range 4 {
+			all = append(all, w.join(t, w.asker(alice, w.board(queue), say("page"))))
+		}
+		for _, a := range all[:2] {
+			queue <- false
+			requireNews(t, Refused, a)
+			require.Equal(t, admission.QueueTimeout, a.Seat().Outcome.Reason)
+			a.Leave()
+		}
+		queue <- true
+		for _, a := range all[2:] {
+			require.Equal(t, "page", read(t, a))
+			a.Leave()
+		}
+		require.True(t, all[2].Leads())
+		require.Equal(t, 1, w.count())
+	})
+}
+
+// TestF13_TheFirstAskerLeaves: while it waits for its turn, while its fetch
+// runs, and while all do.
+func TestF13_TheFirstAskerLeaves(t *testing.T) {
+	t.Parallel()
+	t.Run("in line", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			queue := make(line)
+			first := w.join(t, w.asker(alice, w.board(queue), say("first")))
+			second := w.join(t, w.asker(alice, w.board(queue), say("second")))
+			synctest.Wait()
+			first.Leave()
+			queue <- true // its place in line is the second's now
+			require.Equal(t, "second", read(t, second))
+			require.True(t, second.Leads())
+			require.Equal(t, 1, w.count())
+			second.Leave()
+		})
+	})
+	t.Run("during the fetch", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			goOn := make(chan struct{})
+			do := func(ctx context.Context, feed *Feed[string]) bool {
+				select {
+				case <-goOn:
+				case <-ctx.Done():
+					return false
+				}
+				return say("page")(ctx, feed)
+			}
+			first := w.join(t, w.asker(alice, w.free, do))
+			second := w.join(t, w.asker(bob, w.free, do))
+			synctest.Wait()
+			first.Leave()
+			synctest.Wait()
+			close(goOn)
+			require.Equal(t, "page", read(t, second))
+			second.Leave()
+			require.Equal(t, 1, w.count())
+		})
+	})
+	t.Run("with everybody", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			var cause error
+			do := func(ctx context.Context, _ *Feed[string]) bool {
+				<-ctx.Done()
+				cause = context.Cause(ctx)
+				return false
+			}
+			first := w.join(t, w.asker(alice, w.free, do))
+			second := w.join(t, w.asker(alice, w.free, do))
+			synctest.Wait()
+			second.Leave()
+			first.Leave()
+			synctest.Wait()
+			require.ErrorIs(t, cause, context.Canceled)
+			require.False(t, w.Flying(page))
+		})
+	})
+	t.Run("with everybody in line", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			first := w.join(t, w.asker(alice, w.board(make(line)), say("first")))
+			synctest.Wait()
+			first.Leave()
+			second := w.join(t, w.asker(alice, w.free, say("second")))
+			require.Equal(t, "second", read(t, second), "a newcomer does not inherit a search that is cancelled")
+			second.Leave()
+		})
+	})
+}
+
+func TestNotForAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		goOn := make(chan struct{})
+		do := func(ctx context.Context, feed *Feed[string]) bool {
+			<-goOn
+			feed.Alone("head", errNotForAll)
+			return feed.Write(ctx, []byte(strings.Repeat("x", 300*kib))) == nil
+		}
+		leader := w.join(t, w.asker(alice, w.free, do))
+		follower := w.join(t, w.asker(alice, w.free, do))
+		synctest.Wait()
+		close(goOn)
+		requireNews(t, LetGo, follower)
+		require.ErrorIs(t, follower.Reason(), errNotForAll)
+		require.False(t, w.Flying(page), "whoever comes next begins anew")
+		follower.Leave()
+		require.Len(t, read(t, leader), 300*kib)
+		leader.Leave()
+	})
+}
+
+func TestFailure(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		fail := w.join(t, w.asker(alice, w.free, func(_ context.Context, feed *Feed[string]) bool {
+			feed.Fail(errNotForAll)
+			return false
+		}))
+		requireNews(t, LetGo, fail)
+		require.ErrorIs(t, fail.Reason(), errNotForAll)
+		fail.Leave()
+
+		silent := w.join(t, w.asker(alice, w.free, func(context.Context, *Feed[string]) bool { return false }))
+		requireNews(t, LetGo, silent)
+		require.ErrorIs(t, silent.Reason(), ErrBroken)
+		silent.Leave()
+
+		broken := w.join(t, w.asker(alice, w.free, func(ctx context.Context, feed *Feed[string]) bool {
+			say("half")(ctx, feed)
+			return false
+		}))
+		requireNews(t, HeadCame, broken)
+		piece, err := broken.Next(t.Context(), nil)
+		require.NoError(t, err)
+		require.Equal(t, "half", string(piece))
+		_, err = broken.Next(t.Context(), nil)
+		require.ErrorIs(t, err, ErrBroken)
+		_, whole := broken.Whole()
+		require.False(t, whole)
+		broken.Leave()
+	})
+}
+
+func TestInterim(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, w.asker(alice, w.free, func(ctx context.Context, feed *Feed[string]) bool {
+			for range 2 * maxInterim {
+				feed.Interim("hint")
+			}
+			return say("page")(ctx, feed)
+		}))
+		for range maxInterim {
+			requireNews(t, InterimCame, a)
+			require.Equal(t, "hint", a.Interim())
+		}
+		require.Equal(t, "page", read(t, a))
+		a.Leave()
+	})
+}
+
+func TestAwaitEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, w.asker(alice, w.board(make(line)), say("page")))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errNotForAll)
+		_, err := a.Await(ctx)
+		require.ErrorIs(t, err, errNotForAll)
+		a.Leave()
+	})
+}
+
+func TestOutdated(t *testing.T) {
+	t.Parallel()
+	for name, outdate := range map[string]func(*world){
+		"one": func(w *world) { w.Outdate(page.Primary) },
+		"all": func(w *world) { w.OutdateAll() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				goOn := make(chan struct{})
+				outdated := false
+				before := w.join(t, w.asker(alice, w.free, func(ctx context.Context, feed *Feed[string]) bool {
+					<-goOn
+					outdated = feed.Outdated()
+					return say("before")(ctx, feed)
+				}))
+				synctest.Wait()
+				w.Outdate([16]byte{9})
+				require.True(t, w.Flying(page))
+				outdate(w)
+				require.False(t, w.Flying(page))
+				after := w.join(t, w.asker(alice, w.free, func(ctx context.Context, feed *Feed[string]) bool {
+					require.False(t, feed.Outdated())
+					return say("after")(ctx, feed)
+				}))
+				require.Equal(t, "after", read(t, after))
+				close(goOn)
+				require.Equal(t, "before", read(t, before))
+				require.True(t, outdated)
+				before.Leave()
+				after.Leave()
+			})
+		})
+	}
+}
+
+func TestStop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		flying := w.join(t, w.asker(alice, w.free, func(ctx context.Context, _ *Feed[string]) bool {
+			<-ctx.Done()
+			return false
+		}))
+		waiting := &Asker[string]{Context: t.Context(), Lane: alice, Board: w.board(make(line))}
+		require.True(t, w.Join(Key{Primary: [16]byte{2}}, waiting))
+		synctest.Wait()
+		require.NoError(t, w.Stop(t.Context()))
+		for _, a := range []*Asker[string]{flying, waiting} {
+			_, err := a.Await(t.Context())
+			require.NoError(t, err)
+			a.Leave()
+		}
+		require.False(t, w.Join(page, w.asker(alice, w.free, say("page"))))
+		require.NoError(t, w.Stop(t.Context()))
+	})
+}
