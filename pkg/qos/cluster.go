@@ -46,14 +46,14 @@ type ClusterOptions struct {
 }
 
 // A ClusterStore adds up the hits of all nodes. One limiter calls it from one
-// goroutine at a time.
+// goroutine at a time, with the same limits each time.
 type ClusterStore interface {
 	// Publish counts a batch. After an error the same batch is given to it again,
 	// unchanged and with the same ID, until there is none, so that a store that
 	// remembers IDs counts it once. (With Compat its hits return in another batch,
 	// as in connect-qos, and may count twice.) A batch is the store's to keep, but
 	// not to change.
-	Publish(ctx context.Context, batch *Batch) error
+	Publish(ctx context.Context, limits *ClusterLimits, batch *Batch) error
 	// Blocklists returns who is above the limits now, or nil if that is not known
 	// anew. Lists may come with an error that does not concern them: they take
 	// effect, and the error is told to OnError.

@@ -159,7 +159,7 @@ func (m *member) sync(ctx context.Context) {
 func (m *member) publish(ctx context.Context, b *Batch, stats *SyncStats) bool {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
-	if err := m.store.Publish(ctx, b); err != nil {
+	if err := m.store.Publish(ctx, &m.limits, b); err != nil {
 		m.failed("publish", err)
 		return false
 	}

@@ -27,7 +27,7 @@ type board struct {
 	batches []*Batch // each call
 }
 
-func (s *board) Publish(_ context.Context, b *Batch) error {
+func (s *board) Publish(_ context.Context, _ *ClusterLimits, b *Batch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := s.publishFails.Load()
@@ -328,7 +328,7 @@ type gate struct {
 	goOn                chan struct{}
 }
 
-func (g *gate) Publish(ctx context.Context, _ *Batch) error {
+func (g *gate) Publish(ctx context.Context, _ *ClusterLimits, _ *Batch) error {
 	g.publishing <- ctx
 	select {
 	case <-g.goOn:
