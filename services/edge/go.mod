@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/ccnq/ccnq/pkg v0.0.0
+	github.com/dunglas/httpsfv v1.1.2
 	github.com/google/uuid v1.6.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3
