@@ -20,6 +20,7 @@ require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/caarlos0/env/v11 v11.4.2 // indirect
 	github.com/ccnq/ccnq/db v0.0.0 // indirect
+	github.com/ccnq/ccnq/pkg/qos v0.0.0 // indirect
 	github.com/ccnq/ccnq/services/denylist v0.0.0
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dlclark/regexp2/v2 v2.13.0 // indirect
@@ -66,3 +67,5 @@ replace github.com/ccnq/ccnq/services/queue-coordinator => ../services/queue-coo
 replace github.com/ccnq/ccnq/services/ccnq => ../services/ccnq
 
 replace github.com/ccnq/ccnq/services/denylist => ../services/denylist
+
+replace github.com/ccnq/ccnq/pkg/qos => ../pkg/qos

@@ -36,6 +36,7 @@ type queue struct {
 	Rules   string  `env:"CCNQ_QUEUE_RULES_FILE" doc:"The rules."`
 	Token   Millis  `env:"CCNQ_T_TOKEN" secret:"true" doc:"A secret that can be malformed."`
 	Wait    Millis  `env:"CCNQ_T_WAIT_MS" envDefault:"10000" max:"60000" doc:"How long to wait."`
+	Rate    Number  `env:"CCNQ_T_RATE" envDefault:"0.5" doc:"How many a second."`
 	Size    int64   `env:"CCNQ_T_SIZE_BYTES" envDefault:"1073741824" min:"0" doc:"How much to keep."`
 }
 
@@ -73,6 +74,7 @@ func TestLoadDefaults(t *testing.T) {
 	require.Equal(t, slog.LevelInfo, s.Inner.Level.Level())
 	require.Equal(t, "enforce", s.Queue.Mode)
 	require.Equal(t, 10*time.Second, s.Queue.Wait.Duration())
+	require.InDelta(t, 0.5, s.Queue.Rate.Float(), 0)
 	require.Equal(t, int64(1<<30), s.Queue.Size)
 	require.False(t, s.Queue.Enabled)
 	require.Empty(t, s.Queue.Methods)
@@ -91,6 +93,7 @@ func TestLoadValues(t *testing.T) {
 		"CCNQ_TRUSTED_PROXIES= 10.0.0.0/8 ,::1",
 		"CCNQ_QUEUE_RULES_FILE=/etc/rules.json",
 		"CCNQ_T_WAIT_MS=0",
+		"CCNQ_T_RATE=40.25",
 	)
 	require.Equal(t, 8080, s.Port)
 	require.True(t, s.Admin.Off())
@@ -103,6 +106,7 @@ func TestLoadValues(t *testing.T) {
 	require.Equal(t, List{"10.0.0.0/8", "::1"}, s.Queue.Proxies)
 	require.Equal(t, "/etc/rules.json", s.Queue.Rules)
 	require.Zero(t, s.Queue.Wait)
+	require.InDelta(t, 40.25, s.Queue.Rate.Float(), 0)
 }
 
 func TestLoadRefuses(t *testing.T) {
@@ -120,6 +124,11 @@ func TestLoadRefuses(t *testing.T) {
 		"CCNQ_QUEUE_MODE=Monitor":                      `CCNQ_QUEUE_MODE: "Monitor" is not one of enforce, monitor`,
 		"CCNQ_T_ADMIN_ADDR=9180":                       `CCNQ_T_ADMIN_ADDR: "9180" is not host:port or off`,
 		"CCNQ_T_ADMIN_ADDR=:http":                      `CCNQ_T_ADMIN_ADDR: ":http" has no port from 0 to 65535`,
+		"CCNQ_T_RATE=-1":                               `CCNQ_T_RATE: "-1" is not a number of at least 0`,
+		"CCNQ_T_RATE=.":                                `CCNQ_T_RATE: "." is not a number of at least 0`,
+		"CCNQ_T_RATE=1e3":                              `CCNQ_T_RATE: "1e3" is not a number of at least 0`,
+		"CCNQ_T_RATE=Inf":                              `CCNQ_T_RATE: "Inf" is not a number of at least 0`,
+		"CCNQ_T_RATE=" + strings.Repeat("9", 33):       `CCNQ_T_RATE: "` + strings.Repeat("9", 33) + `" is not a number of at least 0`,
 		"CCNQ_T_SIZE_BYTES=-1":                         `CCNQ_T_SIZE_BYTES: "-1" is not a whole number of at least 0`,
 		"CCNQ_T_TOKEN=hunter2":                         `CCNQ_T_TOKEN: the value (not shown) is not whole milliseconds`,
 		"CCNQ_T_TOKEN_FILE=hunter2":                    `CCNQ_T_TOKEN: CCNQ_T_TOKEN_FILE=(not shown): no such file or directory`,

@@ -29,6 +29,7 @@ func TestTable(t *testing.T) {
 		"| `CCNQ_QUEUE_RULES_FILE` |  | text | The rules. |\n"+
 		"| `CCNQ_T_TOKEN` |  | whole milliseconds | A secret that can be malformed. |\n"+
 		"| `CCNQ_T_WAIT_MS` | `10000` | whole milliseconds of at most 60000 | How long to wait. |\n"+
+		"| `CCNQ_T_RATE` | `0.5` | a number of at least 0 | How many a second. |\n"+
 		"| `CCNQ_T_SIZE_BYTES` | `1073741824` | a whole number of at least 0 | How much to keep. |\n",
 		Table(fields))
 }

@@ -190,6 +190,8 @@ func (f field) describe() (string, error) {
 		kind = "a comma-separated list of HTTP methods"
 	case Millis:
 		kind = "whole milliseconds"
+	case Number:
+		kind = "a number of at least 0"
 	case string:
 		kind = "text"
 		if f.enum != nil {

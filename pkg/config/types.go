@@ -124,6 +124,30 @@ func notInToken(r rune) bool {
 		strings.ContainsRune("!#$%&'*+-.^_`|~", r))
 }
 
+// Number is a finite number of at least 0, which may have a fraction. What 0 means
+// is for the owner to say.
+type Number float64
+
+// Float returns the number.
+func (n Number) Float() float64 { return float64(n) }
+
+// UnmarshalText reads decimal digits with an optional point, such as 40 or 0.5.
+func (n *Number) UnmarshalText(text []byte) error {
+	const decimal = "0123456789."
+	if len(text) > maxDigits || strings.Trim(string(text), decimal) != "" {
+		return errText("is not a number of at least 0")
+	}
+	f, err := strconv.ParseFloat(string(text), 64)
+	if err != nil {
+		return errText("is not a number of at least 0")
+	}
+	*n = Number(f)
+	return nil
+}
+
+// maxDigits bounds the length of a [Number], far above what has a meaning.
+const maxDigits = 32
+
 // Millis is a span of time given in whole milliseconds, from 0 to ten years.
 // What 0 means is for the owner to say.
 type Millis time.Duration

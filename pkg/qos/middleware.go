@@ -1,6 +1,7 @@
 package qos
 
 import (
+	"context"
 	"net/http"
 	"time"
 )
@@ -32,9 +33,7 @@ func (l *Limiter) Middleware(next http.Handler) http.Handler {
 }
 
 func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request) {
-	if l.settings.delay != 0 {
-		l.hold(r)
-	}
+	l.Hold(r.Context())
 	if l.settings.destroySocket {
 		w.Header().Set("Connection", "close")
 	}
@@ -45,8 +44,14 @@ func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 }
 
-// hold waits for the delay, unless too many wait already.
-func (l *Limiter) hold(r *http.Request) {
+// Hold waits for Options.ErrorResponseDelay, as Middleware does before a refusal,
+// for a caller that writes refusals itself. It returns at once if there is no
+// delay or MaxDelayedResponses wait already, and early when ctx ends or the
+// limiter is closed.
+func (l *Limiter) Hold(ctx context.Context) {
+	if l.settings.delay == 0 {
+		return
+	}
 	defer l.delayed.Add(-1)
 	if l.delayed.Add(1) > MaxDelayedResponses {
 		return
@@ -55,7 +60,7 @@ func (l *Limiter) hold(r *http.Request) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-r.Context().Done():
+	case <-ctx.Done():
 	case <-l.closed:
 	}
 }

@@ -59,16 +59,19 @@ const (
 // DenialReason is why requests were refused.
 type DenialReason string
 
-// The reasons. Those that begin with queue count towards blocks.
+// The reasons. QoSCounted is QoS at an edge that is told to make it count.
 const (
 	DeniedQueueFull    DenialReason = "queue-full"
 	DeniedQueueTimeout DenialReason = "queue-timeout"
 	DeniedByDenylist   DenialReason = "denylist"
 	DeniedByQoS        DenialReason = "qos"
+	DeniedByQoSCounted DenialReason = "qos-counted"
 )
 
 // Counts reports whether denials of this reason count towards blocks.
-func (r DenialReason) Counts() bool { return r == DeniedQueueFull || r == DeniedQueueTimeout }
+func (r DenialReason) Counts() bool {
+	return r == DeniedQueueFull || r == DeniedQueueTimeout || r == DeniedByQoSCounted
+}
 
 // Scope is what a block is on.
 type Scope string
@@ -159,7 +162,7 @@ type DeniedAddress struct {
 // Validate checks the bounds stated at the fields.
 func (d Denied) Validate() error {
 	switch d.Reason {
-	case DeniedQueueFull, DeniedQueueTimeout, DeniedByDenylist, DeniedByQoS:
+	case DeniedQueueFull, DeniedQueueTimeout, DeniedByDenylist, DeniedByQoS, DeniedByQoSCounted:
 	default:
 		return fmt.Errorf("reason %q is not known", clip([]byte(d.Reason)))
 	}

@@ -21,6 +21,7 @@ type Config struct {
 	NATS     bus.Config `section:"NATS"`
 	Queue    Queue      `section:"Queue"`
 	Denylist Denylist   `section:"Denylist"`
+	QoS      QoS        `section:"QoS"`
 }
 
 // General settings.
@@ -103,6 +104,7 @@ func (c *Config) Validate() []string {
 			problems = append(problems, name+": "+err.Error())
 		}
 	}
+	problems = append(problems, c.validateQoS()...)
 	return append(problems, c.NATS.Validate()...)
 }
 

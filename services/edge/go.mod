@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/ccnq/ccnq/pkg v0.0.0
+	github.com/ccnq/ccnq/pkg/qos v0.0.0
 	github.com/dunglas/httpsfv v1.1.2
 	github.com/google/uuid v1.6.0
 	github.com/prometheus/client_golang v1.25.0
@@ -47,3 +48,5 @@ require (
 replace github.com/ccnq/ccnq/db => ../../db
 
 replace github.com/ccnq/ccnq/pkg => ../../pkg
+
+replace github.com/ccnq/ccnq/pkg/qos => ../../pkg/qos

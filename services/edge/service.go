@@ -16,6 +16,7 @@ import (
 	"github.com/ccnq/ccnq/pkg/admin"
 	"github.com/ccnq/ccnq/pkg/bus"
 	"github.com/ccnq/ccnq/pkg/clientip"
+	"github.com/ccnq/ccnq/pkg/qos"
 	"github.com/ccnq/ccnq/pkg/rules"
 	"github.com/ccnq/ccnq/pkg/wire"
 	"github.com/ccnq/ccnq/services/edge/internal/admission"
@@ -51,6 +52,9 @@ type Edge struct {
 	proxy  *proxy.Proxy
 	rules  *rules.File
 	server *listen.Server
+
+	limiter *qos.Limiter // nil when the limits are off
+	lag     lagSource
 
 	serving  atomic.Bool
 	stopOnce sync.Once
@@ -98,12 +102,17 @@ func New(cfg Config, deps Deps) (_ *Edge, err error) {
 	if err != nil {
 		return nil, err
 	}
+	limits, err := e.newQoS()
+	if err != nil {
+		return nil, err
+	}
 	handler := gateway.New(gateway.Options{
 		Clients:    clients,
 		Groups:     clientip.Grouper{V4: cfg.Queue.IPv4Prefix, V6: cfg.Queue.IPv6Prefix},
 		Trusted:    trusted,
 		Allowlist:  allowlist,
 		Proxy:      e.proxy,
+		QoS:        limits,
 		Queue:      queue,
 		Blocks:     e.blocks,
 		Denials:    e.outbox,
@@ -334,6 +343,12 @@ func (e *Edge) release() {
 	}
 	if e.rules != nil {
 		_ = e.rules.Close()
+	}
+	if e.limiter != nil {
+		_ = e.limiter.Close()
+	}
+	if e.lag != nil {
+		_ = e.lag.Close()
 	}
 	if e.proxy != nil {
 		e.proxy.Close()

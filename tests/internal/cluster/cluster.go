@@ -6,6 +6,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ccnq/ccnq/pkg/bus"
 	"github.com/ccnq/ccnq/pkg/bus/embed"
 	"github.com/ccnq/ccnq/pkg/config"
 	"github.com/ccnq/ccnq/pkg/testdb"
@@ -61,6 +63,8 @@ type Cluster struct {
 // Edge is a running edge.
 type Edge struct {
 	*edge.Edge
+	// ID is the edge's name, if the cluster gave it one.
+	ID string
 	// URL is where clients connect, Admin where operators do.
 	URL, Admin string
 	Log        *Log
@@ -127,6 +131,7 @@ func (c *Cluster) StartEdge(t testing.TB, settings Settings) *Edge {
 	c.edgesStarted++
 	id := fmt.Sprintf("edge-%d", c.edgesStarted)
 	e := StartEdge(t, c.settings.With(Settings{"CCNQ_EDGE_ID": id}).With(settings))
+	e.ID = id
 	c.Edges = append(c.Edges, e)
 	await.True(t, "a coordinator has heard of the edge", func() bool {
 		return count(t, c.db.Config(), "SELECT count(*) FROM edge_lease WHERE edge_id = $1", id) == 1
@@ -220,6 +225,25 @@ func (c *Cluster) SQL(t testing.TB, statement string, args ...any) {
 	defer conn.Close(context.WithoutCancel(t.Context()))
 	_, err = conn.Exec(t.Context(), statement, args...)
 	require.NoError(t, err)
+}
+
+// Count runs a query for one number.
+func (c *Cluster) Count(t testing.TB, query string, args ...any) int {
+	t.Helper()
+	return count(t, c.db.Config(), query, args...)
+}
+
+// Stored reports whether a stream holds a message of a subject.
+func (c *Cluster) Stored(t testing.TB, stream, subject string) bool {
+	t.Helper()
+	conn, err := bus.Connect(bus.Options{URL: c.settings["CCNQ_NATS_URL"], Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = bus.DirectGetLast(t.Context(), conn, stream, subject)
+	if err != nil {
+		require.ErrorIs(t, err, bus.ErrNotFound)
+	}
+	return err == nil
 }
 
 // Stop ends one service before the test does.

@@ -13,6 +13,7 @@ import (
 var deniedSubjects = []string{
 	fmt.Sprintf(wire.SubjectDenied, wire.DeniedQueueFull, "*"),
 	fmt.Sprintf(wire.SubjectDenied, wire.DeniedQueueTimeout, "*"),
+	fmt.Sprintf(wire.SubjectDenied, wire.DeniedByQoSCounted, "*"),
 }
 
 // changeSubjects are those of the events that tell of blocks, by scope. What

@@ -157,7 +157,7 @@ func (k *Keeper) events() bus.StreamSpec {
 		Name:        wire.StreamEvents,
 		Description: "denials that count towards blocks, and the blocks",
 		Subjects: []string{
-			denied(wire.DeniedQueueFull), denied(wire.DeniedQueueTimeout),
+			denied(wire.DeniedQueueFull), denied(wire.DeniedQueueTimeout), denied(wire.DeniedByQoSCounted),
 			fmt.Sprintf(wire.SubjectBlocked, "*"), fmt.Sprintf(wire.SubjectUnblocked, "*"),
 			fmt.Sprintf(wire.SubjectWouldBlock, "*"), wire.SubjectStreamReset,
 		},

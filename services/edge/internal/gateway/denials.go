@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"github.com/ccnq/ccnq/pkg/qos"
 	"github.com/ccnq/ccnq/services/edge/internal/admission"
 	"github.com/ccnq/ccnq/services/edge/internal/outbox"
 )
@@ -11,14 +12,14 @@ func (g *Gateway) recordDenial(x *exchange) {
 	if g.opts.Denials == nil || x.r.Context().Err() != nil {
 		return
 	}
-	kind, ok := denialOf(x)
+	kind, ok := g.denialOf(x)
 	if ok {
 		g.opts.Denials.Record(kind, x.client, x.group, x.r.URL.Path, x.arrived)
 	}
 }
 
 // denialOf says what kind of denial a request's end was, if it was one.
-func denialOf(x *exchange) (outbox.Kind, bool) {
+func (g *Gateway) denialOf(x *exchange) (outbox.Kind, bool) {
 	switch x.reason {
 	case Reason(admission.QueueFull):
 		return outbox.QueueFull, true
@@ -26,14 +27,27 @@ func denialOf(x *exchange) (outbox.Kind, bool) {
 		return outbox.QueueTimeout, true
 	case Blocked:
 		return outbox.Denylist, true
+	case Throttled:
+		if g.opts.QoS.Counted {
+			return outbox.QoSCounted, true
+		}
+		return outbox.QoS, true
 	case WouldDeny:
-		if x.wouldBlock {
-			return outbox.WouldDenylist, true
-		}
-		if x.queue.Reason == admission.QueueTimeout {
-			return outbox.WouldQueueTimeout, true
-		}
-		return outbox.WouldQueueFull, true
+		return wouldHaveBeen(x), true
 	}
 	return 0, false
+}
+
+// wouldHaveBeen says what kind of denial monitor mode let pass: the first one on
+// the request's way.
+func wouldHaveBeen(x *exchange) outbox.Kind {
+	switch {
+	case x.wouldBlock:
+		return outbox.WouldDenylist
+	case x.throttled != qos.Pass:
+		return outbox.WouldQoS
+	case x.queue.Reason == admission.QueueTimeout:
+		return outbox.WouldQueueTimeout
+	}
+	return outbox.WouldQueueFull
 }

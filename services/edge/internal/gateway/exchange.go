@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/ccnq/ccnq/pkg/qos"
 	"github.com/ccnq/ccnq/services/edge/internal/admission"
 	"github.com/ccnq/ccnq/services/edge/internal/proxy"
 )
@@ -20,16 +21,21 @@ type exchange struct {
 	group     netip.Prefix // of the client
 	exempt    bool         // on the allowlist
 	anonymous bool         // the address is a trusted proxy's: unknown
+	relayed   bool         // the address stands in a header: the connection is somebody else's
 
 	// Set by the denylist stage.
 	wouldBlock bool // blocked, in monitor mode
+
+	// Set by the qos stage.
+	throttled qos.Reason // why it is refused, or would be in monitor mode
 
 	// Set by the queue stage.
 	ticket *admission.Ticket
 	queue  admission.Outcome
 
 	// Set by the proxy stage.
-	origin proxy.Outcome
+	forwarded time.Time // when the origin was asked
+	origin    proxy.Outcome
 
 	// Set by the responder.
 	reference string

@@ -27,6 +27,8 @@ type Options struct {
 	Allowlist *clientip.Set
 	// Proxy forwards to the origin.
 	Proxy *proxy.Proxy
+	// QoS is the qos stage, or nil when the limits are off.
+	QoS *QoS
 	// Queue is the queue stage, or nil when the queue is off.
 	Queue *Queue
 	// Blocks are the clients to refuse. May be nil.
@@ -61,6 +63,7 @@ type Gateway struct {
 	opts     Options
 	stages   []stage
 	metrics  *metrics
+	limits   *qosMetrics // nil without QoS
 	refusals *refusalLog
 	spread   *spread
 }
@@ -73,6 +76,9 @@ func New(opts Options) *Gateway {
 		refusals: newRefusalLog(opts.Logger),
 	}
 	g.spread = newSpread(opts.Logger, opts.Registerer)
+	if opts.QoS != nil {
+		g.limits = newQoSMetrics(opts.Registerer, opts.QoS.Limiter)
+	}
 	g.stages = g.pipeline()
 	return g
 }
@@ -110,6 +116,7 @@ func (g *Gateway) finish(x *exchange) {
 	g.metrics.inFlight.Dec()
 	g.metrics.count(x)
 	g.recordDenial(x)
+	g.observe(&x.origin, x.forwarded)
 	if g.opts.AccessLog {
 		g.logAccess(x)
 	} else if x.reference != "" {

@@ -5,11 +5,13 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/ccnq/ccnq/pkg/qos"
 )
 
 // logAccess writes one line for one request.
 func (g *Gateway) logAccess(x *exchange) {
-	attrs := make([]slog.Attr, 0, 12)
+	attrs := make([]slog.Attr, 0, 13)
 	attrs = append(attrs,
 		slog.String("client", x.client.String()),
 		slog.String("method", x.r.Method),
@@ -20,6 +22,9 @@ func (g *Gateway) logAccess(x *exchange) {
 		slog.Duration("took", time.Since(x.arrived)),
 		slog.String("agent", x.r.UserAgent()),
 	)
+	if x.throttled != qos.Pass {
+		attrs = append(attrs, slog.String("qos", string(x.throttled)))
+	}
 	if x.queue.Waited > 0 {
 		attrs = append(attrs, slog.Duration("waited", x.queue.Waited))
 	}

@@ -25,7 +25,7 @@ var reasons = []Reason{
 	Reason(admission.Admitted), Reason(admission.Promoted), Reason(admission.WouldWait),
 	Reason(admission.Local), Reason(admission.FailOpen),
 	Reason(admission.QueueFull), Reason(admission.QueueTimeout), Reason(admission.ClientGone),
-	WouldDeny, Blocked,
+	WouldDeny, Blocked, Throttled,
 }
 
 var classes = [6]string{"none", "1xx", "2xx", "3xx", "4xx", "5xx"}

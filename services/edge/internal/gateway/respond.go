@@ -18,6 +18,7 @@ var (
 	statusOfUs  = []string{"ccnq; fwd=bypass"} // RFC 9211
 	noStore     = []string{"no-store"}
 	noSniff     = []string{"nosniff"}
+	closing     = []string{"close"} // over HTTP/2, net/http makes a GOAWAY of it
 	jsonType    = []string{"application/json"}
 	textType    = []string{"text/plain; charset=utf-8"}
 )
@@ -35,6 +36,9 @@ func (g *Gateway) respond(x *exchange, v Verdict) {
 	h := x.w.Header()
 	h["Cache-Control"] = noStore
 	h["X-Content-Type-Options"] = noSniff
+	if v.Close {
+		h["Connection"] = closing
+	}
 	retry := ""
 	if v.RetryAfter > 0 {
 		retry = strconv.FormatInt(retrySeconds(v.RetryAfter), 10)
@@ -75,8 +79,11 @@ func retrySeconds(d time.Duration) int64 {
 }
 
 func message(reason Reason) string {
-	if reason == Blocked {
+	switch reason {
+	case Blocked:
 		return "Your address, or your network, is blocked after too many refused requests."
+	case Throttled:
+		return "The site is busy, and too many requests came from your network or to this host."
 	}
 	switch admission.Reason(reason) {
 	case admission.QueueFull:

@@ -17,6 +17,7 @@ func (g *Gateway) identify(x *exchange) Verdict {
 		g.metrics.fallbacks.Inc()
 	}
 	x.client = client
+	x.relayed = source == clientip.Header
 	if !client.IsValid() {
 		x.anonymous = true
 		return goOn

@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"context"
+	"time"
 
+	"github.com/ccnq/ccnq/pkg/qos"
 	"github.com/ccnq/ccnq/services/edge/internal/admission"
 	"github.com/ccnq/ccnq/services/edge/internal/proxy"
 )
@@ -17,6 +19,7 @@ func (g *Gateway) forward(x *exchange) Verdict {
 		r = r.WithContext(ctx)
 	}
 	x.reason = x.passedAs()
+	x.forwarded = time.Now()
 	g.opts.Proxy.Serve(x.w, r, &x.origin)
 	if x.origin.Class == proxy.BadRequest {
 		x.reason = BadRequest
@@ -29,7 +32,7 @@ func (x *exchange) passedAs() Reason {
 	switch {
 	case x.exempt:
 		return Allowlisted
-	case x.wouldBlock:
+	case x.wouldBlock, x.throttled != qos.Pass:
 		return WouldDeny
 	case x.queue.Reason == "":
 		return Proxied

@@ -20,6 +20,8 @@ const (
 	WouldDeny Reason = "would-deny"
 	// Blocked is on the denylist, by its address or its network.
 	Blocked Reason = "blocked"
+	// Throttled is above a load-aware limit.
+	Throttled Reason = "qos"
 	// BadRequest is malformed, or asks for what a reverse proxy does not do.
 	BadRequest Reason = "bad-request"
 )
@@ -33,6 +35,8 @@ type Verdict struct {
 	Status int
 	// RetryAfter is told to the client when it is positive.
 	RetryAfter time.Duration
+	// Close ends the connection with the answer.
+	Close bool
 }
 
 // goOn lets a request pass to the next stage.

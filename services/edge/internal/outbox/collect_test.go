@@ -68,6 +68,7 @@ func TestKindsHaveTheirOwnMessages(t *testing.T) {
 	subjects := map[Kind]string{
 		QueueFull: "ccnq.v1.events.denied.queue-full.e", QueueTimeout: "ccnq.v1.events.denied.queue-timeout.e",
 		Denylist: "ccnq.v1.events.denied.denylist.e", QoS: "ccnq.v1.events.denied.qos.e",
+		QoSCounted:     "ccnq.v1.events.denied.qos-counted.e",
 		WouldQueueFull: "ccnq.v1.events.would-deny.queue-full.e", WouldQueueTimeout: "ccnq.v1.events.would-deny.queue-timeout.e",
 		WouldDenylist: "ccnq.v1.events.would-deny.denylist.e", WouldQoS: "ccnq.v1.events.would-deny.qos.e",
 	}

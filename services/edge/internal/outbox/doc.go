@@ -5,8 +5,8 @@
 //
 // [Outbox.Record] adds the request to what its address has collected in the
 // current interval: a counter in memory, no allocation, no system call. Every
-// [Interval] the interval is cut. What counts towards blocks (queue-full and
-// queue-timeout) becomes one message for each reason and UTC day, split at
+// [Interval] the interval is cut. What counts towards blocks (queue-full,
+// queue-timeout and qos-counted) becomes one message for each reason and UTC day, split at
 // [wire.MaxAddresses] and [wire.MaxDeniedBytes], is written to a bbolt file in
 // one transaction, and sent from there: one message at a time, in order, again
 // until a stream acknowledges it.

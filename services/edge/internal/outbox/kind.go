@@ -10,10 +10,12 @@ import (
 type Kind uint8
 
 // The kinds. Would kinds are those of monitor mode, which lets requests pass.
-// Only [QueueFull] and [QueueTimeout] count towards blocks and are kept on disk.
+// Only [QueueFull], [QueueTimeout] and [QoSCounted] count towards blocks and are
+// kept on disk. Files hold their numbers, so they must not change.
 const (
 	QueueFull Kind = iota
 	QueueTimeout
+	QoSCounted
 	Denylist
 	QoS
 	WouldQueueFull
@@ -27,10 +29,10 @@ var reasons = [kinds]wire.DenialReason{
 	QueueFull: wire.DeniedQueueFull, WouldQueueFull: wire.DeniedQueueFull,
 	QueueTimeout: wire.DeniedQueueTimeout, WouldQueueTimeout: wire.DeniedQueueTimeout,
 	Denylist: wire.DeniedByDenylist, WouldDenylist: wire.DeniedByDenylist,
-	QoS: wire.DeniedByQoS, WouldQoS: wire.DeniedByQoS,
+	QoS: wire.DeniedByQoS, WouldQoS: wire.DeniedByQoS, QoSCounted: wire.DeniedByQoSCounted,
 }
 
-func (k Kind) durable() bool { return k <= QueueTimeout }
+func (k Kind) durable() bool { return k <= QoSCounted }
 
 func (k Kind) would() bool { return k >= WouldQueueFull }
 
