@@ -104,6 +104,9 @@ func (d *decoder) response() *Response {
 		*value = time.Duration(d.limited(uint64(maxDelta * time.Second)))
 	}
 	res.Header = d.header()
+	if !res.modified.IsZero() && len(res.Header["Last-Modified"]) != 1 {
+		d.failed = true
+	}
 	return res
 }
 

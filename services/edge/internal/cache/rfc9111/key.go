@@ -117,12 +117,11 @@ func appendForwarded(b []byte, h http.Header) []byte {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		b = appendText(b, name)
 		for _, line := range h[name] {
 			if name == "Forwarded" {
 				b = appendForwardedHosts(b, line)
 			} else {
-				b = appendText(b, line)
+				b = appendText(appendText(b, name), line)
 			}
 		}
 	}
@@ -137,7 +136,7 @@ func appendForwardedHosts(b []byte, line string) []byte {
 		for pair := range strings.SplitSeq(element, ";") {
 			name, _, _ := strings.Cut(trimSpace(pair), "=")
 			if !strings.EqualFold(name, "for") && !strings.EqualFold(name, "by") {
-				b = appendText(b, pair)
+				b = appendText(appendText(b, "Forwarded"), pair)
 			}
 		}
 	}

@@ -107,14 +107,11 @@ func headTooLarge(h http.Header) bool {
 func (p *Policy) assess(
 	res *Response, r *http.Request, c *control, targeted bool, h http.Header, requested time.Time,
 ) NotStored {
-	date, ok := parseDate(h["Date"])
-	if !ok {
-		date = res.received // RFC 9110 section 6.6.1
-		res.Header["Date"] = []string{date.UTC().Format(http.TimeFormat)}
-	}
+	date := setDate(res.Header, res.received)
 	if reason := p.forbidden(res.Status, c, r); reason != Stored {
 		return reason
 	}
+	var ok bool
 	if res.vary, ok = p.varyNames(h); !ok {
 		return VaryStar
 	}
@@ -138,6 +135,16 @@ func (p *Policy) assess(
 		return Stale
 	}
 	return Stored
+}
+
+// setDate returns the Date of h, which becomes the time when h came if it is missing or invalid (RFC 9110 section 6.6.1).
+func setDate(h http.Header, received time.Time) time.Time {
+	date, ok := parseDate(h["Date"])
+	if !ok {
+		date = received
+		h["Date"] = []string{date.UTC().Format(http.TimeFormat)}
+	}
+	return date
 }
 
 // forbidden applies the directives that keep a response out of the cache.

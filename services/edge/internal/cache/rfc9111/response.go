@@ -172,6 +172,7 @@ func (p *Policy) Freshen(
 ) (*Response, NotStored) {
 	fresh := *res
 	fresh.Header, fresh.received = merge(res.Header, h), received
+	setDate(fresh.Header, received)
 	deciding := fresh.Header
 	if len(h["Age"]) > 0 { // never stored, but it counts
 		deciding = maps.Clone(fresh.Header)
