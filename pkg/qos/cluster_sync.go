@@ -97,19 +97,19 @@ func (m *member) lists() *blocked {
 	return m.blocked.Load()
 }
 
-// track counts a hit for the next batch. place is that of an address in its subnet, or
+// track counts hits for the next batch. place is that of an address in its subnet, or
 // -1. m may be nil.
-func (m *member) track(kind Kind, k key, place int) {
+func (m *member) track(kind Kind, k key, n int64, place int) {
 	if m == nil {
 		return
 	}
 	switch kind {
 	case Host:
-		m.hosts.add(k, 1, -1)
+		m.hosts.add(k, n, -1)
 	case IP:
-		m.ips.add(k, 1, -1)
-	default:
-		m.subnets.add(k, 1, place)
+		m.ips.add(k, n, -1)
+	case Subnet:
+		m.subnets.add(k, n, place)
 	}
 }
 
@@ -214,12 +214,9 @@ func texts(taken []keyHits) []Hits {
 
 // putBack counts the hits of a batch again, as connect-qos does.
 func (m *member) putBack(b *Batch) {
-	for _, kind := range []struct {
-		tally *tally
-		hits  []Hits
-	}{{m.hosts, b.Hosts}, {m.ips, b.IPs}, {m.subnets, b.Subnets}} {
-		for _, h := range kind.hits {
-			kind.tally.add(textKey(h.Key), h.N, -1)
+	for kind, hits := range [][]Hits{Host: b.Hosts, IP: b.IPs, Subnet: b.Subnets} {
+		for _, h := range hits {
+			m.track(Kind(kind), textKey(h.Key), h.N, -1)
 		}
 	}
 	// What came of keys beyond the limit has only its sum.
@@ -235,6 +232,15 @@ func (m *member) putBack(b *Batch) {
 func (l *Limiter) Sync(ctx context.Context) {
 	if l.cluster != nil {
 		l.cluster.sync(ctx)
+	}
+}
+
+// AddHits counts hits for the cluster alone, such as those of requests that something
+// in front of this limiter has answered. A key is an address, any address of a subnet,
+// or a host. It does nothing without Options.Cluster, or if n is not positive.
+func (l *Limiter) AddHits(kind Kind, text string, n int64) {
+	if n > 0 {
+		l.cluster.track(kind, l.keyOf(kind, text), n, -1)
 	}
 }
 

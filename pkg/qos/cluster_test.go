@@ -104,6 +104,18 @@ func TestClusterCountsWhatIsTracked(t *testing.T) {
 
 	l.Sync(t.Context())
 	require.Empty(t, store.taken(), "nothing is left to publish")
+
+	l.AddHits(Host, "www.a.example:80", 5)
+	l.AddHits(IP, "::ffff:192.0.2.1", 6)
+	l.AddHits(Subnet, "192.0.2.1", 7)
+	l.AddHits(Kind(7), "192.0.2.1", 8)
+	l.AddHits(IP, "192.0.2.1", -8)
+	l.Sync(t.Context())
+	b = store.taken()[0]
+	require.Equal(t, []Hits{{"192.0.2.1", 6}}, b.IPs)
+	require.Equal(t, []Hits{{"192.0.2.0", 7}}, b.Subnets)
+	require.Equal(t, []Hits{{"a.example", 5}}, b.Hosts)
+	require.EqualValues(t, 5, b.Total)
 }
 
 func TestClusterCap(t *testing.T) {

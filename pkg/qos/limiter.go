@@ -193,39 +193,43 @@ func (l *Limiter) violationHolds(m moment, o overrides, ip, subnet *cell, number
 // before the TLS handshake, from tls.Config.GetConfigForClient. Do not track there
 // what the middleware will track again.
 func (l *Limiter) IsBadHost(host string, track bool) bool {
-	normalise := hostKey
-	if l.settings.compat {
-		normalise = compatHostKey
-	}
-	return l.query(Host, textKey(normalise(host)), track, -1)
+	return l.query(Host, l.keyOf(Host, host), track, -1)
 }
 
 // IsBadIP is IsBadHost for a client address, with or without a port.
 func (l *Limiter) IsBadIP(ip string, track bool) bool {
-	k := textKey(ip)
-	if !l.settings.compat {
-		k = addrKey(parseAddr(ip))
-	}
-	return l.query(IP, k, track, -1)
+	return l.query(IP, l.keyOf(IP, ip), track, -1)
 }
 
 // IsBadSubnet is IsBadHost for a subnet, named by any address within it. As no
 // address is known that a request came from, the rate alone decides: see
 // Options.MinSubnetUniqueIPs.
 func (l *Limiter) IsBadSubnet(subnet string, track bool) bool {
-	var k key
-	if l.settings.compat {
-		text, _, _ := compatSubnetKey(subnet, l.settings.maskBits)
-		k = textKey(text)
-	} else {
-		addr, err := parseSubnet(subnet, l.settings.maskBits)
-		if err == nil {
-			k, _, _ = subnetKey(addr, l.settings.maskBits)
-		} else {
-			k = textKey(unknown)
-		}
+	return l.query(Subnet, l.keyOf(Subnet, subnet), track, -1)
+}
+
+// keyOf is what a text is counted under.
+func (l *Limiter) keyOf(kind Kind, text string) key {
+	compat, maskBits := l.settings.compat, l.settings.maskBits
+	switch {
+	case kind == Host && compat:
+		return textKey(compatHostKey(text))
+	case kind == Host:
+		return textKey(hostKey(text))
+	case kind == IP && compat:
+		return textKey(text)
+	case kind == IP:
+		return addrKey(parseAddr(text))
+	case compat:
+		subnet, _, _ := compatSubnetKey(text, maskBits)
+		return textKey(subnet)
 	}
-	return l.query(Subnet, k, track, -1)
+	addr, err := parseSubnet(text, maskBits)
+	if err != nil {
+		return textKey(unknown)
+	}
+	k, _, _ := subnetKey(addr, maskBits)
+	return k
 }
 
 // IsBad answers the same for the actor of a request. Here the addresses of a
@@ -260,7 +264,7 @@ func (l *Limiter) query(kind Kind, k key, track bool, place int) bool {
 	name, owned := c.name(k.text)
 	c.close()
 	if track {
-		l.cluster.track(kind, k, place)
+		l.cluster.track(kind, k, 1, place)
 		if kind == Host {
 			l.ratio.track(name, owned, m.now)
 		}
