@@ -55,7 +55,7 @@ func BenchmarkMemoRefusal(b *testing.B) {
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, outcome := gate.Admit(ctx, groupA, nil); outcome.Reason != QueueFull {
+		if _, outcome := gate.Admit(ctx, groupA, time.Now(), nil); outcome.Reason != QueueFull {
 			b.Fatal(outcome)
 		}
 	}
@@ -66,7 +66,7 @@ func BenchmarkAdmitRelease(b *testing.B) {
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
-		ticket, outcome := gate.Admit(ctx, groupA, nil)
+		ticket, outcome := gate.Admit(ctx, groupA, time.Now(), nil)
 		if outcome.Reason != Admitted {
 			b.Fatal(outcome)
 		}
@@ -82,7 +82,7 @@ func BenchmarkAdmitReleaseParallel(b *testing.B) {
 	b.SetParallelism(64)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			ticket, outcome := gate.Admit(ctx, groupA, nil)
+			ticket, outcome := gate.Admit(ctx, groupA, time.Now(), nil)
 			if outcome.Reason != Admitted {
 				b.Error(outcome)
 				return

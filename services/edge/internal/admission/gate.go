@@ -137,11 +137,11 @@ func (g *Gate) Degraded() string {
 // Admit decides on one request of a group and returns when it may go on, is
 // refused, or its client is gone, which ctx tells and, when it is not nil,
 // gone, which is asked once in each poll interval while the request stands in
-// line. When the outcome says Pass,
+// line. The pending timeout counts from arrived. When the outcome says Pass,
 // [Ticket.Done] must be called on the ticket, which may be nil, once the
 // exchange with the origin has ended.
-func (g *Gate) Admit(ctx context.Context, group netip.Prefix, gone func() bool) (*Ticket, Outcome) {
-	visit := visit{gate: g, gone: gone, arrived: time.Now(), prefix: group}
+func (g *Gate) Admit(ctx context.Context, group netip.Prefix, arrived time.Time, gone func() bool) (*Ticket, Outcome) {
+	visit := visit{gate: g, gone: gone, arrived: arrived, began: time.Now(), prefix: group}
 	ticket, outcome := visit.run(ctx)
 	if outcome.Reason != QueueFull && outcome.Reason != FailOpen {
 		g.metrics.waited.Observe(outcome.Waited.Seconds())

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -130,7 +131,7 @@ func TestF16_ClientLeftBeforeItCame(t *testing.T) {
 		w.co.tell(func(c *coordinator) { c.cancel = wire.WasGone })
 		ctx, leave := context.WithCancel(context.Background())
 		leave()
-		ticket, outcome := w.gate.Admit(ctx, groupA, nil)
+		ticket, outcome := w.gate.Admit(ctx, groupA, time.Now(), nil)
 		require.Equal(t, ClientGone, outcome.Reason)
 		require.Nil(t, ticket)
 		w.clean()

@@ -135,7 +135,7 @@ func (w *world) enter(group netip.Prefix, gone func() bool) *visitor {
 	v.leave = leave
 	w.visitors = append(w.visitors, v)
 	go func() {
-		v.ticket, v.outcome = w.gate.Admit(ctx, group, gone)
+		v.ticket, v.outcome = w.gate.Admit(ctx, group, time.Now(), gone)
 		close(v.decided)
 	}()
 	return v

@@ -16,7 +16,8 @@ import (
 type visit struct {
 	gate    *Gate
 	gone    func() bool
-	arrived time.Time
+	arrived time.Time // of the request; its wait in line counts from here
+	began   time.Time // of the visit; the patience with coordinators counts from here
 	prefix  netip.Prefix
 	awaited bool // the answer to another request's question
 }
@@ -47,7 +48,7 @@ func (v *visit) decide(ctx context.Context, group *group) (_ *Ticket, _ Outcome,
 	if down.Err() != nil {
 		return v.undecided(ctx, down, group, CauseBreakerOpen)
 	}
-	patience := time.Until(v.arrived.Add(g.opts.AdmitTimeout))
+	patience := time.Until(v.began.Add(g.opts.AdmitTimeout))
 	way := group.approach(time.Now(), patience <= 0)
 	switch {
 	case way.full:

@@ -14,7 +14,7 @@ func (g *Gateway) enqueue(x *exchange) Verdict {
 	if q == nil || x.exempt || x.anonymous || !q.inScope(x.r) {
 		return goOn
 	}
-	x.ticket, x.queue = q.Gate.Admit(x.r.Context(), x.group, q.gone(x.r))
+	x.ticket, x.queue = q.Gate.Admit(x.r.Context(), x.group, x.arrived, q.gone(x.r))
 	if x.queue.Pass {
 		return goOn
 	}
