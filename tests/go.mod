@@ -13,7 +13,10 @@ require (
 	golang.org/x/sys v0.50.0
 )
 
-require go.etcd.io/bbolt v1.5.0 // indirect
+require (
+	github.com/dunglas/httpsfv v1.1.2 // indirect
+	go.etcd.io/bbolt v1.5.0 // indirect
+)
 
 require (
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect

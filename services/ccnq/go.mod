@@ -12,7 +12,10 @@ require (
 	go.uber.org/goleak v1.3.0
 )
 
-require go.etcd.io/bbolt v1.5.0 // indirect
+require (
+	github.com/dunglas/httpsfv v1.1.2 // indirect
+	go.etcd.io/bbolt v1.5.0 // indirect
+)
 
 require (
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect

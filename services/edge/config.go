@@ -22,6 +22,7 @@ type Config struct {
 	Queue    Queue      `section:"Queue"`
 	Denylist Denylist   `section:"Denylist"`
 	QoS      QoS        `section:"QoS"`
+	Cache    Cache      `section:"Cache"`
 }
 
 // General settings.
@@ -105,6 +106,7 @@ func (c *Config) Validate() []string {
 		}
 	}
 	problems = append(problems, c.validateQoS()...)
+	problems = append(problems, c.validateCache()...)
 	return append(problems, c.NATS.Validate()...)
 }
 
@@ -127,6 +129,9 @@ const (
 	drainTimeout = 25 * time.Second
 	// cutTimeout bounds the end of what is cut after that.
 	cutTimeout = 3 * time.Second
+	// fetchTimeout bounds the end of fetches for the cache, which are cancelled by
+	// then, and the writing of what is still to be stored.
+	fetchTimeout = 3 * time.Second
 	// flushTimeout bounds the wait for NATS to take the last denials; what it
 	// does not take waits on disk.
 	flushTimeout = 2 * time.Second
@@ -136,5 +141,5 @@ const (
 
 // StopTimeout is how long [Edge.Stop] may take at most.
 func (c Config) StopTimeout() time.Duration {
-	return c.General.ShutdownDelay.Duration() + drainTimeout + cutTimeout + flushTimeout + 2*c.Queue.AdmitTimeout.Duration() + 2*adminStop
+	return c.General.ShutdownDelay.Duration() + drainTimeout + cutTimeout + fetchTimeout + flushTimeout + 2*c.Queue.AdmitTimeout.Duration() + 2*adminStop
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/ccnq/ccnq/pkg/rules"
 	"github.com/ccnq/ccnq/pkg/wire"
 	"github.com/ccnq/ccnq/services/edge/internal/admission"
+	"github.com/ccnq/ccnq/services/edge/internal/cache"
 	"github.com/ccnq/ccnq/services/edge/internal/denylist"
 	"github.com/ccnq/ccnq/services/edge/internal/gateway"
 	"github.com/ccnq/ccnq/services/edge/internal/listen"
@@ -52,6 +53,9 @@ type Edge struct {
 	proxy  *proxy.Proxy
 	rules  *rules.File
 	server *listen.Server
+
+	cache      *cache.Cache // nil when it is off
+	cacheRules *rules.File
 
 	limiter *qos.Limiter // nil when the limits are off
 	lag     lagSource
@@ -106,6 +110,9 @@ func New(cfg Config, deps Deps) (_ *Edge, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := e.newCache(registry); err != nil {
+		return nil, err
+	}
 	handler := gateway.New(gateway.Options{
 		Clients:    clients,
 		Groups:     clientip.Grouper{V4: cfg.Queue.IPv4Prefix, V6: cfg.Queue.IPv6Prefix},
@@ -113,6 +120,7 @@ func New(cfg Config, deps Deps) (_ *Edge, err error) {
 		Allowlist:  allowlist,
 		Proxy:      e.proxy,
 		QoS:        limits,
+		Cache:      e.cache,
 		Queue:      queue,
 		Blocks:     e.blocks,
 		Denials:    e.outbox,
@@ -159,6 +167,14 @@ func (e *Edge) Checks() admin.Checks {
 	if e.outbox != nil {
 		checks["outbox"] = func() admin.Status {
 			if reason := e.outbox.Degraded(); reason != "" {
+				return admin.Degraded(reason)
+			}
+			return admin.OK
+		}
+	}
+	if e.cache != nil {
+		checks["cache"] = func() admin.Status {
+			if reason := e.cache.Degraded(); reason != "" {
 				return admin.Degraded(reason)
 			}
 			return admin.OK
@@ -288,8 +304,10 @@ func (e *Edge) AdminAddr() net.Addr { return e.admin.Addr() }
 // as it was.
 func (e *Edge) Reload() error {
 	var problems []error
-	if e.rules != nil {
-		problems = append(problems, e.rules.Reload())
+	for _, file := range []*rules.File{e.rules, e.cacheRules} {
+		if file != nil {
+			problems = append(problems, file.Reload())
+		}
 	}
 	return errors.Join(append(problems, e.server.Reload())...)
 }
@@ -322,6 +340,13 @@ func (e *Edge) stop(ctx context.Context) {
 		e.logger.Error("requests were left behind", "error", err)
 	}
 	e.logger.Info("drained", "cut_requests", cut.Requests, "cut_upgrades", cut.Upgrades, "cut_event_streams", cut.EventStreams)
+	if e.cache != nil {
+		fetches, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
+		if err := e.cache.Stop(fetches); err != nil {
+			e.logger.Warn("the cache did not stop well", "error", err)
+		}
+		cancel()
+	}
 	if e.gate != nil {
 		giveBack, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*e.cfg.Queue.AdmitTimeout.Duration())
 		e.gate.Stop(giveBack)
@@ -341,8 +366,15 @@ func (e *Edge) release() {
 	if e.conn != nil {
 		e.conn.Close()
 	}
-	if e.rules != nil {
-		_ = e.rules.Close()
+	for _, file := range []*rules.File{e.rules, e.cacheRules} {
+		if file != nil {
+			_ = file.Close()
+		}
+	}
+	if e.cache != nil {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = e.cache.Stop(ended) // after stop there is nothing left to do
 	}
 	if e.limiter != nil {
 		_ = e.limiter.Close()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ccnq/ccnq/pkg/qos"
 	"github.com/ccnq/ccnq/services/edge/internal/admission"
+	"github.com/ccnq/ccnq/services/edge/internal/cache"
 	"github.com/ccnq/ccnq/services/edge/internal/proxy"
 )
 
@@ -29,7 +30,17 @@ type exchange struct {
 	// Set by the qos stage.
 	throttled qos.Reason // why it is refused, or would be in monitor mode
 
-	// Set by the queue stage.
+	// Set by the cache stage.
+	ask       cache.Request
+	way       way
+	cached    cache.Word          // what the cache did; empty when it is off
+	recording *cache.Recording    // of a response that passes by it; may be nil
+	via       http.ResponseWriter // to w, past the cache; nil when it is off
+
+	// Set for the exchange of a fetch that nobody waits for.
+	background bool
+
+	// Set by the queue stage, and by the cache stage for whom it asked the queue.
 	ticket *admission.Ticket
 	queue  admission.Outcome
 
@@ -46,4 +57,7 @@ type exchange struct {
 }
 
 // close gives back what the stages took.
-func (x *exchange) close() { x.ticket.Done() }
+func (x *exchange) close() {
+	x.recording.End(x.origin.Class == proxy.OK)
+	x.ticket.Done()
+}

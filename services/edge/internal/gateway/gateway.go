@@ -10,6 +10,7 @@ import (
 	"github.com/ccnq/ccnq/pkg/clientip"
 	"github.com/ccnq/ccnq/pkg/rules"
 	"github.com/ccnq/ccnq/services/edge/internal/admission"
+	"github.com/ccnq/ccnq/services/edge/internal/cache"
 	"github.com/ccnq/ccnq/services/edge/internal/denylist"
 	"github.com/ccnq/ccnq/services/edge/internal/outbox"
 	"github.com/ccnq/ccnq/services/edge/internal/proxy"
@@ -29,6 +30,8 @@ type Options struct {
 	Proxy *proxy.Proxy
 	// QoS is the qos stage, or nil when the limits are off.
 	QoS *QoS
+	// Cache is the cache stage, or nil when the cache is off.
+	Cache *cache.Cache
 	// Queue is the queue stage, or nil when the queue is off.
 	Queue *Queue
 	// Blocks are the clients to refuse. May be nil.
@@ -86,7 +89,7 @@ func New(opts Options) *Gateway {
 // ServeHTTP takes a request through the pipeline.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{w: w, r: r, arrived: time.Now()}
-	// Every response says what the cache did; there is none yet.
+	// Every response says what the cache did; so far, nothing.
 	h := w.Header()
 	h["X-Cache"] = cacheBypass
 	h["Cache-Status"] = statusOfUs
@@ -98,8 +101,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			switch {
 			case v.Status != 0:
 				g.respond(x, v)
-			case v.Reason == Reason(admission.ClientGone):
-				panic(http.ErrAbortHandler) // or net/http would send an empty 200
+			case v.Abort:
+				panic(http.ErrAbortHandler) // or net/http would end the response well
 			}
 			return
 		}
@@ -116,7 +119,10 @@ func (g *Gateway) finish(x *exchange) {
 	g.metrics.inFlight.Dec()
 	g.metrics.count(x)
 	g.recordDenial(x)
-	g.observe(&x.origin, x.forwarded)
+	g.settle(&x.origin, x)
+	if x.cached != "" {
+		g.opts.Cache.Count(x.cached)
+	}
 	if g.opts.AccessLog {
 		g.logAccess(x)
 	} else if x.reference != "" {

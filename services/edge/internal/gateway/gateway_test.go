@@ -82,7 +82,7 @@ func TestPipelineOrder(t *testing.T) {
 	for _, s := range setup(t, nil).gateway.stages {
 		names = append(names, s.name)
 	}
-	require.Equal(t, []string{"identity", "denylist", "qos", "queue", "proxy"}, names)
+	require.Equal(t, []string{"identity", "denylist", "qos", "cache", "queue", "proxy"}, names)
 }
 
 func TestPassThrough(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 // logAccess writes one line for one request.
 func (g *Gateway) logAccess(x *exchange) {
-	attrs := make([]slog.Attr, 0, 13)
+	attrs := make([]slog.Attr, 0, 14)
 	attrs = append(attrs,
 		slog.String("client", x.client.String()),
 		slog.String("method", x.r.Method),
@@ -22,6 +22,9 @@ func (g *Gateway) logAccess(x *exchange) {
 		slog.Duration("took", time.Since(x.arrived)),
 		slog.String("agent", x.r.UserAgent()),
 	)
+	if x.cached != "" {
+		attrs = append(attrs, slog.String("cache", string(x.cached)))
+	}
 	if x.throttled != qos.Pass {
 		attrs = append(attrs, slog.String("qos", string(x.throttled)))
 	}

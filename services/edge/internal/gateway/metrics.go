@@ -21,7 +21,7 @@ type metrics struct {
 
 // reasons that can end a request's way.
 var reasons = []Reason{
-	Proxied, Allowlisted, BadRequest,
+	Hit, Stale, Collapsed, NotCached, OriginTimeout, OriginUnreachable, Proxied, Allowlisted, BadRequest,
 	Reason(admission.Admitted), Reason(admission.Promoted), Reason(admission.WouldWait),
 	Reason(admission.Local), Reason(admission.FailOpen),
 	Reason(admission.QueueFull), Reason(admission.QueueTimeout), Reason(admission.ClientGone),
@@ -78,11 +78,15 @@ func (m *metrics) count(x *exchange) {
 		}
 		counters[class].Inc()
 	}
-	if x.origin.Status != 0 || x.origin.Class != proxy.OK {
-		m.origin[x.origin.Class].Inc()
-	}
 	m.seconds.Observe(time.Since(x.arrived).Seconds())
-	if x.origin.FirstByte > 0 {
-		m.firstByte.Observe(x.origin.FirstByte.Seconds())
+}
+
+// countOrigin counts an exchange with the origin.
+func (m *metrics) countOrigin(o *proxy.Outcome) {
+	if o.Status != 0 || o.Class != proxy.OK {
+		m.origin[o.Class].Inc()
+	}
+	if o.FirstByte > 0 {
+		m.firstByte.Observe(o.FirstByte.Seconds())
 	}
 }

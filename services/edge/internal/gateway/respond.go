@@ -91,6 +91,14 @@ func message(reason Reason) string {
 	case admission.QueueTimeout:
 		return "Too many requests from your network: yours waited for its turn too long."
 	}
+	switch reason {
+	case NotCached:
+		return "The request asks for what is stored, and nothing is."
+	case OriginTimeout:
+		return "The origin did not answer in time."
+	case OriginUnreachable:
+		return "The origin is unreachable."
+	}
 	return "The request cannot be served."
 }
 

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/ccnq/ccnq/pkg/qos"
@@ -12,19 +13,37 @@ import (
 // forward hands the request to the origin and its answer to the client. It may
 // panic with [net/http.ErrAbortHandler], see [proxy.Proxy.Serve].
 func (g *Gateway) forward(x *exchange) Verdict {
-	r := x.r
-	if x.ticket != nil && g.opts.Queue.MaxActive > 0 {
-		ctx, cancel := context.WithTimeoutCause(r.Context(), g.opts.Queue.MaxActive, proxy.ErrDurationLimit)
-		defer cancel()
-		r = r.WithContext(ctx)
+	w := x.w
+	if x.via != nil {
+		w = x.via
 	}
 	x.reason = x.passedAs()
-	x.forwarded = time.Now()
-	g.opts.Proxy.Serve(x.w, r, &x.origin)
+	g.send(w, x.r, x.ticket != nil, &x.origin, x)
 	if x.origin.Class == proxy.BadRequest {
 		x.reason = BadRequest
 	}
 	return answered(x.reason)
+}
+
+// send is an exchange with the origin. It is ended after a while if it holds a
+// place and the queue is configured so.
+func (g *Gateway) send(w http.ResponseWriter, r *http.Request, placed bool, o *proxy.Outcome, x *exchange) {
+	if placed && g.opts.Queue.MaxActive > 0 {
+		ctx, cancel := context.WithTimeoutCause(r.Context(), g.opts.Queue.MaxActive, proxy.ErrDurationLimit)
+		defer cancel()
+		r = r.WithContext(ctx)
+	}
+	x.forwarded = time.Now()
+	g.opts.Proxy.Serve(w, r, o)
+}
+
+// settle counts an exchange with the origin that is over, if there was one.
+func (g *Gateway) settle(o *proxy.Outcome, x *exchange) {
+	if x.forwarded.IsZero() {
+		return
+	}
+	g.metrics.countOrigin(o)
+	g.observe(o, x.forwarded)
 }
 
 // passedAs says why a request was let through to the origin.

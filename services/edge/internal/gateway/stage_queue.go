@@ -10,18 +10,31 @@ import (
 
 // enqueue takes a place in the queue for requests in its scope.
 func (g *Gateway) enqueue(x *exchange) Verdict {
-	q := g.opts.Queue
-	if q == nil || x.exempt || x.anonymous || !q.inScope(x.r) {
+	if !g.queues(x) {
 		return goOn
+	}
+	q := g.opts.Queue
+	if x.background {
+		x.ticket, x.queue = q.Gate.TryAdmit(x.r.Context(), x.group)
+		if x.queue.Pass {
+			return goOn
+		}
+		return answered(Reason(x.queue.Reason))
 	}
 	x.ticket, x.queue = q.Gate.Admit(x.r.Context(), x.group, x.arrived, q.gone(x.r))
 	if x.queue.Pass {
 		return goOn
 	}
 	if x.queue.Reason == admission.ClientGone {
-		return answered(Reason(x.queue.Reason))
+		return abort(Reason(x.queue.Reason))
 	}
 	return refuse(Reason(x.queue.Reason), http.StatusTooManyRequests, x.queue.RetryAfter)
+}
+
+// queues reports whether the queue concerns a request.
+func (g *Gateway) queues(x *exchange) bool {
+	q := g.opts.Queue
+	return q != nil && !x.exempt && !x.anonymous && q.inScope(x.r)
 }
 
 // inScope applies the method filter, which is cheaper, before the rules.

@@ -15,6 +15,18 @@ const (
 	Proxied Reason = "proxied"
 	// Allowlisted went to the origin because its address is on the list.
 	Allowlisted Reason = "allowlisted"
+	// Hit was answered by the cache.
+	Hit Reason = "hit"
+	// Stale was answered by the cache with what is stale and may be used so.
+	Stale Reason = "stale"
+	// Collapsed was answered with the origin's answer to another request.
+	Collapsed Reason = "collapsed"
+	// NotCached asked for what is stored (only-if-cached), and nothing is.
+	NotCached Reason = "not-cached"
+	// OriginTimeout and OriginUnreachable waited for a fetch that others shared,
+	// and that failed.
+	OriginTimeout     Reason = "origin-timeout"
+	OriginUnreachable Reason = "origin-unreachable"
 	// WouldDeny went to the origin in monitor mode and would have been refused
 	// otherwise.
 	WouldDeny Reason = "would-deny"
@@ -37,6 +49,9 @@ type Verdict struct {
 	RetryAfter time.Duration
 	// Close ends the connection with the answer.
 	Close bool
+	// Abort cuts the connection: there is nobody to answer, or the answer broke
+	// off.
+	Abort bool
 }
 
 // goOn lets a request pass to the next stage.
@@ -48,6 +63,9 @@ func refuse(reason Reason, status int, retryAfter time.Duration) Verdict {
 
 // answered ends the way of a request whose answer is written, or needs none.
 func answered(reason Reason) Verdict { return Verdict{Reason: reason} }
+
+// abort ends the way of a request whose connection is to be cut.
+func abort(reason Reason) Verdict { return Verdict{Reason: reason, Abort: true} }
 
 // badRequest is the verdict on what no stage can handle.
 func badRequest() Verdict { return refuse(BadRequest, http.StatusBadRequest, 0) }

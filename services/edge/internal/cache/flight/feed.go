@@ -63,6 +63,21 @@ func (w *Feed[H]) letGo(reason error, set func(*flight[H])) {
 	f.table.forget(f)
 }
 
+// Rename gives the flight another key of the same resource, under which it can
+// be joined from now on, unless there is one of that key.
+func (w *Feed[H]) Rename(key Key) {
+	f := w.flight
+	s := f.table.shardOf(key.Primary)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.flights[f.key] != f || s.flights[key] != nil {
+		return
+	}
+	delete(s.flights, f.key)
+	f.key = key
+	s.flights[key] = f
+}
+
 // Outdated reports whether the resource was said to have changed since the
 // flight began: what it brings is not to be kept.
 func (w *Feed[H]) Outdated() bool {

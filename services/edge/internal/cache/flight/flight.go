@@ -9,7 +9,8 @@ import (
 // flight is one fetch, from the first asker to the last.
 type flight[H any] struct {
 	table    *Table[H]
-	key      Key
+	primary  [16]byte
+	key      Key // guarded by the table's shard
 	epoch    uint64
 	outdated atomic.Bool
 
@@ -46,11 +47,12 @@ type lane[H any] struct {
 
 func (t *Table[H]) newFlight(key Key) *flight[H] {
 	return &flight[H]{
-		table: t,
-		key:   key,
-		epoch: t.epoch.Load(),
-		room:  make(chan struct{}, 1),
-		lanes: make(map[Lane]*lane[H], 1),
+		table:   t,
+		primary: key.Primary,
+		key:     key,
+		epoch:   t.epoch.Load(),
+		room:    make(chan struct{}, 1),
+		lanes:   make(map[Lane]*lane[H], 1),
 	}
 }
 
@@ -61,6 +63,7 @@ func (f *flight[H]) join(a *Asker[H]) bool {
 	if f.closed {
 		return false
 	}
+	f.table.askers.Add(1)
 	a.flight = f
 	a.index = len(f.askers)
 	f.askers = append(f.askers, a)
@@ -218,6 +221,7 @@ func (f *flight[H]) poke() {
 
 // leave removes an asker.
 func (f *flight[H]) leave(a *Asker[H]) {
+	f.table.askers.Add(-1)
 	f.mu.Lock()
 	last := len(f.askers) - 1
 	f.askers[a.index] = f.askers[last]

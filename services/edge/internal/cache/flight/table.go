@@ -61,6 +61,7 @@ type Table[H any] struct {
 	opts    Options
 	held    atomic.Int64 // bytes of bodies
 	epoch   atomic.Uint64
+	askers  atomic.Int64
 	cuts    atomic.Uint64
 	shard   [shards]shard[H]
 	running sync.WaitGroup
@@ -129,6 +130,9 @@ func (t *Table[H]) Outdate(primary [16]byte) {
 // OutdateAll is [Table.Outdate] for every resource.
 func (t *Table[H]) OutdateAll() { t.epoch.Add(1) }
 
+// Askers returns how many askers have joined and not left.
+func (t *Table[H]) Askers() int { return int(t.askers.Load()) }
+
 // Held returns how many bytes of bodies all flights hold.
 func (t *Table[H]) Held() int64 { return t.held.Load() }
 
@@ -163,7 +167,7 @@ func (t *Table[H]) shardOf(primary [16]byte) *shard[H] { return &t.shard[primary
 // forget takes a flight out of the table, so that the next asker begins a new
 // one. The flight's lock must not be held.
 func (t *Table[H]) forget(f *flight[H]) {
-	s := t.shardOf(f.key.Primary)
+	s := t.shardOf(f.primary)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.flights[f.key] == f {

@@ -1,0 +1,90 @@
+package cache
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/ccnq/ccnq/services/edge/internal/cache/flight"
+	"github.com/ccnq/ccnq/services/edge/internal/cache/rfc9111"
+)
+
+// landing is the head of what a fetch has brought. It does not change once it is
+// handed on, but for the last two fields.
+type landing struct {
+	status int
+	live   http.Header       // as the origin sent it
+	res    *rfc9111.Response // as it is stored; nil if it is for the leader alone
+	item   *item             // with res: the body, if that is stored already
+	hit    bool              // with item: nobody was asked
+
+	index   *rfc9111.Response // by which fields it varies; nil if it does not
+	variant rfc9111.Key       // that it is
+
+	// Set before the end of the body, and read after it.
+	trailer http.Header
+	err     error
+}
+
+// landStored lands what is stored already, with its head as it is now.
+func (f *fetch) landStored(res *rfc9111.Response) *landing {
+	land := &landing{status: res.Status, res: res, item: f.stored.item}
+	if len(res.Vary()) > 0 {
+		land.index = rfc9111.NewIndex("", res.Vary(), 0)
+		land.variant = land.index.Variant(f.q.key, f.q.R.Header)
+	}
+	return land
+}
+
+// isFor reports whether a request selects this variant.
+func (l *landing) isFor(q *Request) bool {
+	return l.index == nil || l.index.Variant(q.key, q.R.Header) == l.variant
+}
+
+// keyFor is the flight that brings the variant that a request selects.
+func (l *landing) keyFor(q *Request) flight.Key {
+	return flight.Key{Primary: q.key, Variant: l.index.Variant(q.key, q.R.Header)}
+}
+
+// writeFields writes the fields for the leader, who gets all that the origin has
+// sent, or for somebody else, who gets what is stored.
+func (l *landing) writeFields(h http.Header, follows bool) {
+	fields := l.live
+	if follows {
+		fields = l.res.Header
+		if length := l.live["Content-Length"]; length != nil {
+			h["Content-Length"] = length
+		}
+		if age := l.live["Age"]; age != nil {
+			h["Age"] = age
+		}
+	}
+	for name, values := range fields {
+		if name != "X-Cache" && name != "Cache-Status" { // those are this cache's own
+			h[name] = values
+		}
+	}
+	guessNothing(h)
+}
+
+// writeTrailer writes the fields that came after the body. What was not announced
+// in the head needs a prefix (see [http.TrailerPrefix]).
+func (l *landing) writeTrailer(h http.Header) {
+	for name, values := range l.trailer {
+		if !strings.HasPrefix(name, http.TrailerPrefix) && !announced(h, name) {
+			name = http.TrailerPrefix + name
+		}
+		h[name] = values
+	}
+}
+
+// announced reports whether the Trailer field names a field.
+func announced(h http.Header, name string) bool {
+	for _, line := range h["Trailer"] {
+		for part := range strings.SplitSeq(line, ",") {
+			if http.CanonicalHeaderKey(strings.TrimSpace(part)) == name {
+				return true
+			}
+		}
+	}
+	return false
+}
