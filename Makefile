@@ -35,7 +35,7 @@ GOTEST = $(WITHPG) $(GOTESTSUM) --format pkgname-and-test-fails --hide-summary o
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z\/]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z\/-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
 
 # In front of an origin, make run switches the queue on for every page, unless
 # the environment says otherwise.
@@ -68,6 +68,14 @@ bench: ## measure the gate against what it is compared with; make bench QUICK=1 
 .PHONY: bench/micro
 bench/micro: ## run the benchmarks of the packages: make bench/micro BENCH=Rules COUNT=5
 	$(WITHPG) $(GO) test -run '^$$' -bench '$(BENCH)' -count $(COUNT) -timeout 60m work
+
+# Bounds are for the suite's version in package.json; its README tells what fails.
+REQUIRED ?= $(if $(SUITE),0,143)
+OPTIMAL  ?= $(if $(SUITE),0,75)
+
+.PHONY: cache-tests
+cache-tests: build ## run the public HTTP cache tests (needs node and npm): make cache-tests SUITE=version-or-folder
+	$(GO) run ./tests/cachetests -required $(REQUIRED) -optimal $(OPTIMAL) $(if $(SUITE),-suite '$(SUITE)')
 
 .PHONY: fuzz
 fuzz: ## fuzz every target for a short time: make fuzz FUZZTIME=1m

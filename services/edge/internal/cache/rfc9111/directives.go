@@ -13,8 +13,8 @@ const maxDelta = 1 << 31
 // forever is longer than any response can have been stored.
 const forever = time.Duration(math.MaxInt64)
 
-// Directives are those of a request's Cache-Control (RFC 9111 section 5.2.1). The zero value has none. Pragma is
-// ignored: section 5.4 deprecates it, and every browser that sends it sends Cache-Control as well.
+// Directives are those of a request's Cache-Control (RFC 9111 section 5.2.1). The zero value has none. Pragma, which
+// section 5.4 deprecates, is not looked at: net/http turns "Pragma: no-cache" without Cache-Control into no-cache.
 type Directives struct {
 	// NoStore asks that neither the request nor its answer is stored.
 	NoStore bool
