@@ -77,10 +77,14 @@ func Decode(b []byte) (*Response, error) {
 	return res, nil
 }
 
+// valuesAtOnce is how many values get their room in one allocation: more than most responses have fields.
+const valuesAtOnce = 24
+
 // decoder reads from text. After a failure all its values are zero.
 type decoder struct {
 	text   string
 	failed bool
+	values []string // room for the values of fields, shared by all of them
 }
 
 func (d *decoder) response() *Response {
@@ -132,7 +136,11 @@ func (d *decoder) strings(limit uint64) []string {
 		d.failed = d.failed || n > 0
 		return nil
 	}
-	values := make([]string, n)
+	if uint64(len(d.values)) < n {
+		d.values = make([]string, max(n, valuesAtOnce))
+	}
+	values := d.values[:n:n]
+	d.values = d.values[n:]
 	for i := range values {
 		values[i] = d.string()
 	}

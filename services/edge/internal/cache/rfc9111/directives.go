@@ -166,7 +166,18 @@ func wellQuoted(s string) bool {
 	return false
 }
 
-func trimSpace(s string) string { return strings.Trim(s, " \t") }
+// trimSpace removes the space that RFC 9110 section 5.6.3 allows around elements.
+func trimSpace(s string) string {
+	for s != "" && isSpace(s[0]) {
+		s = s[1:]
+	}
+	for s != "" && isSpace(s[len(s)-1]) {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' }
 
 // isToken reports whether s is a token (RFC 9110 section 5.6.2).
 func isToken(s string) bool {

@@ -94,7 +94,7 @@ func appendPreferences(b []byte, lines []string) []byte {
 		}
 		b = binary.AppendUvarint(b, uint64(len(element)-spaces(element)))
 		for j := range len(element) {
-			if c := element[j]; c != ' ' && c != '\t' {
+			if c := element[j]; !isSpace(c) {
 				b = append(b, lower(c))
 			}
 		}
@@ -119,10 +119,10 @@ func trimWeight(element string) string {
 func compareFold(a, b string) int {
 	i, j := 0, 0
 	for {
-		for i < len(a) && (a[i] == ' ' || a[i] == '\t') {
+		for i < len(a) && isSpace(a[i]) {
 			i++
 		}
-		for j < len(b) && (b[j] == ' ' || b[j] == '\t') {
+		for j < len(b) && isSpace(b[j]) {
 			j++
 		}
 		if i == len(a) || j == len(b) {
