@@ -40,6 +40,7 @@ type fetch struct {
 	header  http.Header // until the head is written; then trailers
 	began   bool
 	discard int64 // bytes of a body that nobody wants; -1 while somebody does
+	own     bool  // the response is the proxy's, which says that the origin gave none
 	size    int64
 	land    *landing
 	storing bool
@@ -109,6 +110,7 @@ func (f *fetch) WriteHeader(status int) {
 	if values, ok := h["Content-Type"]; ok && len(values) == 0 {
 		delete(h, "Content-Type")
 	}
+	f.own = f.outcome.Class != proxy.OK
 	switch class := f.outcome.Class; {
 	case class == proxy.Unreachable || class == proxy.Timeout:
 		f.fail(status)
@@ -161,7 +163,9 @@ func (f *fetch) received(status int, h http.Header) {
 		}
 	}
 	if reason != rfc9111.Stored {
-		c.notStored(f.q, reason)
+		if !f.own {
+			c.notStored(f.q, reason)
+		}
 		if f.stored.item != nil && replaces(status) {
 			c.store.Delete(f.stored.key)
 		}
@@ -222,6 +226,9 @@ func (f *fetch) end() bool {
 	}
 	f.land.err = f.outcome.Err
 	f.land.trailer = f.header
+	if f.own {
+		return true
+	}
 	if f.outcome.Class != proxy.OK {
 		return false
 	}

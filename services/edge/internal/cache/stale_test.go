@@ -221,3 +221,32 @@ func TestFallbackTTL(t *testing.T) {
 	s.get("/events")
 	s.get("/events").is(t, "MISS", "")
 }
+
+// TestOriginThatClosesTheConnection: no response is none of the origin's, so the client gets 502, or what is stored
+// where that is allowed.
+func TestOriginThatClosesTheConnection(t *testing.T) {
+	t.Parallel()
+	for control, want := range map[string]int{
+		"":                                  http.StatusBadGateway, // nothing is stored
+		"max-age=60":                        http.StatusBadGateway,
+		"max-age=60, must-revalidate":       http.StatusBadGateway,
+		"max-age=60, stale-if-error=3600":   http.StatusOK,
+		"s-maxage=60":                       http.StatusBadGateway,
+		"s-maxage=60, stale-if-error=36000": http.StatusOK,
+	} {
+		t.Run(control, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, nil)
+			if control != "" {
+				s.versioned(&versioned{control: control, etag: `"1"`, body: "one"})
+				s.get("/a").is(t, "MISS", "stored")
+				s.pass(61 * time.Second)
+			}
+			s.answer(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+			r := s.get("/a")
+			require.Equal(t, want, r.StatusCode)
+			require.Equal(t, want == http.StatusOK, r.Header.Get("X-Cache") == "HIT")
+			require.Zero(t, s.uncacheable.count(), "it says nothing about the resource")
+		})
+	}
+}
