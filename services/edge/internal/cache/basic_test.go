@@ -16,7 +16,7 @@ func TestMissThenHit(t *testing.T) {
 	require.Empty(t, first.Header["Age"])
 	second := s.get("/a").is(t, "HIT", "ccnq; hit; ttl=")
 	require.Equal(t, "page /a", second.body)
-	require.Equal(t, "0", second.Header.Get("Age"))
+	require.NotEmpty(t, second.Header.Get("Age"))
 	require.Equal(t, first.Header.Get("Date"), second.Header.Get("Date"))
 	require.EqualValues(t, 7, second.ContentLength)
 	require.EqualValues(t, 1, s.asked.Load())

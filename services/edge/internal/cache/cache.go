@@ -136,7 +136,7 @@ type found struct {
 	item   *item             // nil if nothing is
 	res    *rfc9111.Response // its head
 	key    store.Key         // under which it is, or would be
-	vary   bool              // key is that of the variant
+	index  *rfc9111.Response // of the variants, of which key is one; nil if there are none
 	shared bool              // the item is not this one's to close
 }
 
@@ -152,11 +152,11 @@ func (c *Cache) find(q *Request) found {
 		return found{item: it, res: res, key: key}
 	}
 	it.Close()
-	key = store.Key(res.Variant(q.key, q.R.Header))
-	if it, ok = c.store.Get(key); !ok {
-		return found{key: key, vary: true}
+	f := found{key: store.Key(res.Variant(q.key, q.R.Header)), index: res}
+	if it, ok = c.store.Get(f.key); ok {
+		f.item, f.res = it, it.Head()
 	}
-	return found{item: it, res: it.Head(), key: key, vary: true}
+	return f
 }
 
 func (f *found) close() {
@@ -169,7 +169,7 @@ func (f *found) close() {
 // flightKey is the flight that a request joins.
 func (q *Request) flightKey(f *found) flight.Key {
 	key := flight.Key{Primary: q.key}
-	if f.vary {
+	if f.index != nil {
 		key.Variant = f.key
 	}
 	return key

@@ -157,10 +157,8 @@ func (f *fetch) received(status int, h http.Header) {
 	}
 	res, reason := c.storable(f.r, status, h, &f.outcome, f.requested)
 	f.land = &landing{status: status, live: h}
-	if reason == rfc9111.Stored && len(res.Vary()) > 0 {
-		if f.land.index, reason = c.index(f.q, res, f.since); reason == rfc9111.Stored {
-			f.land.variant = f.land.index.Variant(f.q.key, f.q.R.Header)
-		}
+	if reason == rfc9111.Stored {
+		reason = c.choose(f.q, f.land, res, f.since)
 	}
 	if reason != rfc9111.Stored {
 		if !f.own {
@@ -174,7 +172,6 @@ func (f *fetch) received(status int, h http.Header) {
 	}
 	c.uncacheable.remove(f.q.key)
 	f.storing = true
-	f.land.res = res
 	if f.land.index != nil {
 		f.feed.Rename(f.land.keyFor(f.q))
 	}

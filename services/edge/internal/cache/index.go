@@ -14,11 +14,10 @@ func nameOf(res *rfc9111.Response) string {
 	return name
 }
 
-// index returns the index of the variants of a resource that covers res, and
-// stores it if it is new; or the reason why there can be none.
-func (c *Cache) index(
-	q *Request, res *rfc9111.Response, since store.Generation,
-) (*rfc9111.Response, rfc9111.NotStored) {
+// choose completes a landing with the response to be stored: where its variants
+// are told apart, with the index that does and the variant that it is. It returns
+// the reason if it cannot be stored.
+func (c *Cache) choose(q *Request, land *landing, res *rfc9111.Response, since store.Generation) rfc9111.NotStored {
 	key := store.Key(q.key)
 	var index *rfc9111.Response
 	if it, ok := c.store.Get(key); ok {
@@ -27,20 +26,24 @@ func (c *Cache) index(
 		}
 		it.Close()
 	}
-	var next *rfc9111.Response
-	if index == nil {
-		next = rfc9111.NewIndex(res.URL, res.Vary(), rand.Uint64())
-	} else {
+	next := index
+	switch {
+	case index != nil: // also for a response that does not say by what it varies
 		var ok bool
 		if next, ok = index.Extend(res); !ok {
-			return nil, rfc9111.VaryStar
+			return rfc9111.VaryStar
 		}
+	case len(res.Vary()) > 0:
+		next = rfc9111.NewIndex(res.URL, res.Vary(), rand.Uint64())
 	}
-	if next == index {
-		return index, rfc9111.Stored
+	if next != index {
+		c.store.Put(store.Entry[*rfc9111.Response]{
+			Key: key, Name: nameOf(res), Since: since, Head: next, Until: next.UselessAfter(),
+		})
 	}
-	c.store.Put(store.Entry[*rfc9111.Response]{
-		Key: key, Name: nameOf(res), Since: since, Head: next, Until: next.UselessAfter(),
-	})
-	return next, rfc9111.Stored
+	land.res = res
+	if next != nil {
+		land.index, land.variant = next, next.Variant(q.key, q.R.Header)
+	}
+	return rfc9111.Stored
 }

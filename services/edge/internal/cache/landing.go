@@ -27,12 +27,9 @@ type landing struct {
 
 // landStored lands what is stored already, with its head as it is now.
 func (f *fetch) landStored(res *rfc9111.Response) *landing {
-	land := &landing{status: res.Status, res: res, item: f.stored.item}
-	if len(res.Vary()) > 0 {
-		land.index = rfc9111.NewIndex("", res.Vary(), 0)
-		land.variant = land.index.Variant(f.q.key, f.q.R.Header)
+	return &landing{
+		status: res.Status, res: res, item: f.stored.item, index: f.stored.index, variant: rfc9111.Key(f.stored.key),
 	}
-	return land
 }
 
 // isFor reports whether a request selects this variant.

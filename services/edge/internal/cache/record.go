@@ -101,12 +101,8 @@ func (rec *Recording) decide(status int) {
 	if reason == rfc9111.Stored {
 		delete(res.Header, "X-Cache") // this cache's own, of this response
 		delete(res.Header, "Cache-Status")
-		rec.land = &landing{status: status, res: res}
-		if len(res.Vary()) > 0 {
-			if rec.land.index, reason = c.index(q, res, rec.since); reason == rfc9111.Stored {
-				rec.land.variant = rec.land.index.Variant(q.key, q.R.Header)
-			}
-		}
+		rec.land = &landing{status: status}
+		reason = c.choose(q, rec.land, res, rec.since)
 	}
 	if reason != rfc9111.Stored {
 		rec.land = nil

@@ -213,7 +213,7 @@ func forward(q *Request, f *found) rfc9111.Forward {
 		return rfc9111.ForwardRequest
 	case f.item != nil:
 		return rfc9111.ForwardStale
-	case f.vary:
+	case f.index != nil:
 		return rfc9111.ForwardVaryMiss
 	}
 	return rfc9111.ForwardURIMiss
