@@ -25,7 +25,7 @@ const benchAddresses = 10_000
 // so many subnets, and ask for so many hosts, all at random. Its clock costs what
 // the real one does, but is slower, so that an address has some 10 to 80 requests
 // a second, which pass, when the actors take turns.
-func benchLimiter(b *testing.B, hosts, subnets int, compat bool) (*Limiter, []Actor) {
+func benchLimiter(b *testing.B, hosts, subnets int, compat bool, cluster *ClusterOptions) (*Limiter, []Actor) {
 	b.Helper()
 	const perAddress, slower = 150, 16
 	var filled atomic.Int64
@@ -39,7 +39,7 @@ func benchLimiter(b *testing.B, hosts, subnets int, compat bool) (*Limiter, []Ac
 		MinIPRate: perAddress, MaxIPRate: 2 * perAddress,
 		MinHostRate: &perHost, MaxHostRate: new(2 * perHost),
 		MinSubnetRate: perSubnet, MaxSubnetRate: 2 * perSubnet,
-		MaxHostRatio: ratio, HistorySize: new(benchAddresses), Compat: compat,
+		MaxHostRatio: ratio, HistorySize: new(benchAddresses), Compat: compat, Cluster: cluster,
 		Now: func() time.Time { return epoch.Add(time.Duration(filled.Load()) + time.Since(start)/slower) },
 	})
 	if err != nil {
@@ -69,14 +69,17 @@ func BenchmarkDecide(b *testing.B) {
 	for _, mode := range []struct {
 		hosts, subnets int
 		compat         bool
+		cluster        *ClusterOptions
 	}{
-		{1, 2500, false},
-		{100, 2500, false},
-		{100, 2500, true},
-		{10_000, 10_000, false},
+		{1, 2500, false, nil},
+		{100, 2500, false, nil},
+		{100, 2500, true, nil},
+		{10_000, 10_000, false, nil},
+		{100, 2500, false, &ClusterOptions{Store: &board{}, SyncInterval: time.Hour, MaxSubnetRate: 1e9}},
 	} {
-		b.Run(fmt.Sprintf("hosts=%d/subnets=%d/compat=%v", mode.hosts, mode.subnets, mode.compat), func(b *testing.B) {
-			l, actors := benchLimiter(b, mode.hosts, mode.subnets, mode.compat)
+		name := fmt.Sprintf("hosts=%d/subnets=%d/compat=%v/cluster=%v", mode.hosts, mode.subnets, mode.compat, mode.cluster != nil)
+		b.Run(name, func(b *testing.B) {
+			l, actors := benchLimiter(b, mode.hosts, mode.subnets, mode.compat, mode.cluster)
 			b.ReportAllocs()
 			i, before := 0, cpuTime(b)
 			for b.Loop() {
@@ -93,7 +96,7 @@ func BenchmarkDecide(b *testing.B) {
 // of two is the scaling. One host is the worst case, as all share its lock.
 func BenchmarkDecideParallel(b *testing.B) {
 	for _, hosts := range []int{1, 100, 10_000} {
-		l, actors := benchLimiter(b, hosts, max(hosts, 2500), false)
+		l, actors := benchLimiter(b, hosts, max(hosts, 2500), false, nil)
 		b.Run(fmt.Sprintf("hosts=%d", hosts), func(b *testing.B) {
 			var start atomic.Int64
 			b.ReportAllocs()

@@ -2,6 +2,7 @@ package qos
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"runtime"
 	"testing"
@@ -27,17 +28,24 @@ func nthAddress(n int) netip.Addr {
 
 // TestMemoryIsBounded has no t.Parallel: it measures the process.
 func TestMemoryIsBounded(t *testing.T) {
-	const addresses, size = 100_000, 500
+	const size = 500
+	hosts := make([]string, 1<<16)
+	for n := range hosts {
+		hosts[n] = fmt.Sprintf("host%d.example", n)
+	}
 	for _, compat := range []bool{false, true} {
-		l, w := newLimiter(t, Options{
+		addresses := distinctAddresses
+		if compat {
+			addresses /= 100 // the tables are the same; keys are texts
+		}
+		l, w, _ := newMember(t, Options{
 			MinIPRate: 10, MaxIPRate: 20, MinSubnetRate: 10, MaxSubnetRate: 20, MaxHostRatio: 0.1,
 			HistorySize: new(size), Compat: compat,
-		})
-		host := func(n int) string { return string(binary.BigEndian.AppendUint64([]byte("host"), uint64(n))) }
+		}, ClusterOptions{MaxTrackedActors: size, MaxSubnetRate: 1, MinSubnetUniqueIPs: new(2.0)})
 		fill := func(from, to int) {
 			for n := from; n < to; n++ {
 				w.ms.Add(int64(n & 1))
-				l.Decide(l.NewActor(host(n), nthAddress(n)))
+				l.Decide(l.NewActor(hosts[n%len(hosts)], nthAddress(n)))
 			}
 		}
 		fill(0, 2*size)
@@ -47,7 +55,29 @@ func TestMemoryIsBounded(t *testing.T) {
 		for _, table := range []*table{l.hosts, l.ips, l.subnets} {
 			require.Len(t, table.keys(), size)
 		}
+		for _, tally := range []*tally{l.cluster.hosts, l.cluster.ips, l.cluster.subnets} {
+			require.EqualValues(t, size, tally.used.Load())
+		}
 	}
+}
+
+// TestTallyIsBounded: with new subnets in every interval, those that are kept for their
+// addresses alone do not add up.
+func TestTallyIsBounded(t *testing.T) {
+	t.Parallel()
+	const limit = 640
+	tally := newTally(limit, 256)
+	for n := range 100 * limit {
+		tally.add(addrKey(nthAddress(n)), 1, 0)
+		if n%limit == limit-1 {
+			require.Len(t, tally.take(false).hits, limit)
+		}
+	}
+	kept := 0
+	for i := range tally.shards {
+		kept += len(tally.shards[i].counts)
+	}
+	require.LessOrEqual(t, kept, 2*limit)
 }
 
 // BenchmarkMemoryPerKey fills histories with 40 requests a second over 10 s.
