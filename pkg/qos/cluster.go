@@ -69,7 +69,8 @@ type Batch struct {
 	ID string
 	// Window is the number of the window in which the batch was made.
 	Window int64
-	// Hits, each key once, at most MaxTrackedActors of a kind.
+	// Hits, at most MaxTrackedActors of a kind, in any order. It may happen that a key
+	// is there twice.
 	IPs, Subnets, Hosts []Hits
 	// Total is the hits of all hosts, those beyond MaxTrackedActors included.
 	Total int64

@@ -15,11 +15,9 @@ const storeWait = 10 * time.Second
 // member is a limiter's part in its cluster.
 type member struct {
 	*clusterSettings
-	compat bool
-	now    func() time.Time // wall time
-
-	hosts, ips, subnets *tally
-	blocked             atomic.Pointer[blocked]
+	limiter *Limiter
+	now     func() time.Time // wall time
+	blocked atomic.Pointer[blocked]
 
 	node string // random
 
@@ -27,6 +25,7 @@ type member struct {
 	batches      int64
 	pending      *Batch // is to be published again
 	uniqueWindow int64  // in which addresses are being counted
+	uniqueSince  int64  // since when, ms of the limiter
 	stopped      atomic.Bool
 	stop         context.CancelFunc // ends reading
 	reading      context.Context    //nolint:containedctx // of all syncs, ended by stop
@@ -34,27 +33,25 @@ type member struct {
 }
 
 // join makes a member, whose loop runs until leave.
-func join(c *clusterSettings, s *settings, now func() time.Time) *member {
+func join(l *Limiter, now func() time.Time) *member {
 	if now == nil {
 		now = time.Now
 	}
-	addresses := 0
-	if c.limits.MaxSubnetRate > 0 && c.limits.RequiredIPs > 1 {
-		addresses = 1 << (32 - s.maskBits)
-	}
-	most := c.limits.MaxTrackedActors
 	m := &member{
-		clusterSettings: c,
-		compat:          s.compat,
+		clusterSettings: l.settings.cluster,
+		limiter:         l,
 		now:             now,
-		hosts:           newTally(most, 0),
-		ips:             newTally(most, 0),
-		subnets:         newTally(most, addresses),
 		node:            rand.Text(),
 		done:            make(chan struct{}),
 	}
+	most, addresses := m.limits.MaxTrackedActors, 0
+	if m.limits.MaxSubnetRate > 0 && m.limits.RequiredIPs > 1 {
+		addresses = l.subnets.addresses
+		l.subnets.sighted = true
+	}
+	l.hosts.tally, l.ips.tally, l.subnets.tally = newTally(most, 0), newTally(most, 0), newTally(most, addresses)
 	m.blocked.Store(noLists)
-	m.uniqueWindow, _ = c.limits.WindowAt(now())
+	m.uniqueWindow, _ = m.limits.WindowAt(now())
 	m.reading, m.stop = context.WithCancel(context.Background())
 	go m.run()
 	return m
@@ -97,34 +94,6 @@ func (m *member) lists() *blocked {
 	return m.blocked.Load()
 }
 
-// track counts hits for the next batch. place is that of an address in its subnet, or
-// -1. m may be nil.
-func (m *member) track(kind Kind, k key, n int64, place int) {
-	if m == nil {
-		return
-	}
-	switch kind {
-	case Host:
-		m.hosts.add(k, n, -1)
-	case IP:
-		m.ips.add(k, n, -1)
-	case Subnet:
-		m.subnets.add(k, n, place)
-	}
-}
-
-// trackAll counts a request. m may be nil.
-func (m *member) trackAll(a *Actor, subnetListed bool) {
-	if m == nil {
-		return
-	}
-	m.hosts.add(a.host, 1, -1)
-	m.ips.add(a.ip, 1, -1)
-	if !subnetListed {
-		m.subnets.add(a.subnet, 1, a.place())
-	}
-}
-
 // sync publishes and reads, unless another sync is at work.
 func (m *member) sync(ctx context.Context) {
 	if !m.mu.TryLock() {
@@ -138,7 +107,7 @@ func (m *member) sync(ctx context.Context) {
 	}
 	m.pending = nil
 	if batch := m.take(); !batch.Empty() && !m.publish(ctx, batch, &stats) {
-		if m.compat {
+		if m.limits.Compat {
 			m.putBack(batch)
 		} else {
 			m.pending = batch
@@ -184,7 +153,7 @@ func (m *member) read(ctx context.Context) bool {
 	return lists != nil || err == nil
 }
 
-func (m *member) set(lists *Blocklists) { m.blocked.Store(newBlocked(lists, m.compat)) }
+func (m *member) set(lists *Blocklists) { m.blocked.Store(newBlocked(lists, m.limits.Compat)) }
 
 func (m *member) failed(what string, err error) {
 	if m.onError != nil {
@@ -197,10 +166,17 @@ func (m *member) take() *Batch {
 	window, _ := m.limits.WindowAt(m.now())
 	m.batches++
 	b := &Batch{ID: fmt.Sprintf("%s-%d", m.node, m.batches), Window: window, UniqueWindow: m.uniqueWindow}
-	hosts, ips, subnets := m.hosts.take(false), m.ips.take(false), m.subnets.take(window != m.uniqueWindow)
+	roll, since := window != m.uniqueWindow, m.uniqueSince
+	if roll {
+		m.uniqueWindow, m.uniqueSince = window, m.limiter.moment().now+1
+	}
+	hosts, ips := m.limiter.hosts.takeHits(since, false), m.limiter.ips.takeHits(since, false)
+	subnets := m.limiter.subnets.takeHits(since, roll)
 	b.Total, b.Hosts, b.IPs = hosts.total, texts(hosts.hits), texts(ips.hits)
-	b.Subnets, b.UniqueIPs = texts(subnets.hits), texts(subnets.unique)
-	m.uniqueWindow = window
+	b.Subnets = texts(subnets.hits)
+	if m.limits.MaxSubnetRate > 0 && m.limits.RequiredIPs > 1 {
+		b.UniqueIPs = texts(subnets.unique)
+	}
 	return b
 }
 
@@ -216,14 +192,14 @@ func texts(taken []keyHits) []Hits {
 func (m *member) putBack(b *Batch) {
 	for kind, hits := range [][]Hits{Host: b.Hosts, IP: b.IPs, Subnet: b.Subnets} {
 		for _, h := range hits {
-			m.track(Kind(kind), textKey(h.Key), h.N, -1)
+			m.limiter.table(Kind(kind)).addHits(textKey(h.Key), h.N)
 		}
 	}
 	// What came of keys beyond the limit has only its sum.
 	for _, h := range b.Hosts {
 		b.Total -= h.N
 	}
-	m.hosts.addTotal(b.Total)
+	m.limiter.hosts.addTotal(b.Total)
 }
 
 // Sync syncs with the cluster now, besides the regular times. It does nothing while
@@ -239,8 +215,8 @@ func (l *Limiter) Sync(ctx context.Context) {
 // in front of this limiter has answered. A key is an address, any address of a subnet,
 // or a host. It does nothing without Options.Cluster, or if n is not positive.
 func (l *Limiter) AddHits(kind Kind, text string, n int64) {
-	if n > 0 {
-		l.cluster.track(kind, l.keyOf(kind, text), n, -1)
+	if n > 0 && kind >= Host && kind <= Subnet {
+		l.table(kind).addHits(l.keyOf(kind, text), n)
 	}
 }
 

@@ -134,6 +134,28 @@ func TestClusterCap(t *testing.T) {
 	}
 }
 
+// TestClusterCountsEvictedKeys: hits outlive the history of their key, and go on when it
+// begins anew.
+func TestClusterCountsEvictedKeys(t *testing.T) {
+	t.Parallel()
+	l, _, store := newMember(t, Options{
+		MinHostRate: new(1000.0), MaxHostRate: new(1000.0), MinIPRate: 1000, MaxIPRate: 1000, HistorySize: new(2),
+	}, ClusterOptions{MaxTrackedActors: 4})
+	for round := range 2 {
+		for _, n := range []string{"1", "2", "3", "1", "4", "3", "5", "1"} { // 5 is beyond the cap
+			require.Equal(t, Pass, l.Decide(actor(l, "host"+n, "192.0.2."+n)))
+		}
+		l.AddHits(IP, "192.0.2.1", 10) // has a history
+		l.AddHits(IP, "192.0.2.2", 10) // has none
+		l.Sync(t.Context())
+		b := store.taken()[0]
+		require.Equal(t, []Hits{{"192.0.2.1", 13}, {"192.0.2.2", 11}, {"192.0.2.3", 2}, {"192.0.2.4", 1}}, b.IPs, "round %d", round)
+		require.Equal(t, []Hits{{"host1", 3}, {"host2", 1}, {"host3", 2}, {"host4", 1}}, b.Hosts)
+		require.Equal(t, []Hits{{"192.0.2.0", 8}}, b.Subnets)
+		require.EqualValues(t, 8, b.Total)
+	}
+}
+
 // TestClusterBatchComesAgainUnchanged: a store that remembers IDs can count it once.
 func TestClusterBatchComesAgainUnchanged(t *testing.T) {
 	t.Parallel()
@@ -275,7 +297,19 @@ func TestClusterViolationOverride(t *testing.T) {
 // in which they were seen.
 func TestClusterUniqueIPs(t *testing.T) {
 	t.Parallel()
-	l, w, store := newMember(t, unlimitedHosts(Options{}), ClusterOptions{MaxSubnetRate: 1})
+	t.Run("with histories", func(t *testing.T) {
+		t.Parallel()
+		testClusterUniqueIPs(t, Options{MinSubnetRate: 1000, MaxSubnetRate: 1000, MinSubnetUniqueIPs: new(1.0)})
+	})
+	t.Run("without", func(t *testing.T) {
+		t.Parallel()
+		testClusterUniqueIPs(t, Options{})
+	})
+}
+
+func testClusterUniqueIPs(t *testing.T, o Options) {
+	t.Helper()
+	l, w, store := newMember(t, unlimitedHosts(o), ClusterOptions{MaxSubnetRate: 1})
 	sync := func() *Batch {
 		l.Sync(t.Context())
 		batches := store.taken()
@@ -306,6 +340,7 @@ func TestClusterUniqueIPs(t *testing.T) {
 	require.Equal(t, first, b.UniqueWindow, "seen before this node knew of the new window")
 	require.Equal(t, []Hits{{"192.0.2.0", 4}, {"192.0.3.0", 1}}, b.UniqueIPs)
 
+	w.ms.Add(1)
 	decide("192.0.2.1")
 	b = sync()
 	require.Equal(t, first+1, b.UniqueWindow)
@@ -519,7 +554,10 @@ func TestClusterLosesNothing(t *testing.T) {
 	t.Parallel()
 	const goroutines, each = 64, 300
 	for _, compat := range []bool{false, true} {
-		l, _, store := newMember(t, unlimitedHosts(Options{Compat: compat}), ClusterOptions{MaxSubnetRate: 1, MinSubnetUniqueIPs: new(2.0)})
+		// Few histories: keys come and go.
+		l, _, store := newMember(t, unlimitedHosts(Options{
+			Compat: compat, MinIPRate: 1e6, MaxIPRate: 1e6, HistorySize: new(5),
+		}), ClusterOptions{MaxSubnetRate: 1, MinSubnetUniqueIPs: new(2.0)})
 		store.drops = compat // else each comes twice
 		var wg sync.WaitGroup
 		for g := range goroutines {

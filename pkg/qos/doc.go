@@ -20,7 +20,9 @@
 //
 // Memory is bounded by HistorySize times the bound of one history: as many
 // requests as the limit allows within MaxAge, at one or two bytes each. More are
-// never needed: with that many the key is bad, however many came before.
+// never needed: with that many the key is bad, however many came before. With
+// Options.Cluster there are the hits of MaxTrackedActors keys of each kind besides,
+// twice while a batch cannot be published.
 //
 // Times are read from the monotonic clock, in whole milliseconds.
 //

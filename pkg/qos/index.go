@@ -33,7 +33,7 @@ func (x *index) find(hash uint64, k *key) *entry {
 }
 
 // insert adds an entry whose key is not there.
-func (x *index) insert(e *entry) {
+func (x *index) insert(hash uint64, e *entry) {
 	if 4*x.used >= 3*len(x.slots) {
 		old := x.slots
 		x.slots = make([]slot, max(minSlots, 2*len(old)))
@@ -43,7 +43,7 @@ func (x *index) insert(e *entry) {
 			}
 		}
 	}
-	x.put(slot{e.hash, e})
+	x.put(slot{hash, e})
 	x.used++
 }
 
@@ -57,9 +57,9 @@ func (x *index) put(s slot) {
 
 // remove takes out an entry that is there, and moves those behind it up, so that
 // no search meets the gap before what it looks for.
-func (x *index) remove(e *entry) {
+func (x *index) remove(hash uint64, e *entry) {
 	mask := len(x.slots) - 1
-	gap := x.home(e.hash)
+	gap := x.home(hash)
 	for x.slots[gap].entry != e {
 		gap = (gap + 1) & mask
 	}

@@ -16,24 +16,25 @@ func TestIndexEqualsMap(t *testing.T) {
 	homes := []uint64{0, 1, 6, 7, 1 << 20}
 	rapid.Check(t, func(t *rapid.T) {
 		var x index
-		entries := make(map[key]*entry)
+		entries, hashes := make(map[key]*entry), make(map[key]uint64)
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			n := rapid.IntRange(0, 25).Draw(t, "key")
 			k, hash := key{text: fmt.Sprint(n)}, homes[n%len(homes)]<<32|uint64(n%2)
+			hashes[k] = hash
 			found := x.find(hash, &k)
 			require.Same(t, entries[k], found)
 			if found == nil {
-				entries[k] = &entry{key: k, hash: hash}
-				x.insert(entries[k])
+				entries[k] = &entry{key: k}
+				x.insert(hash, entries[k])
 			} else {
-				x.remove(found)
+				x.remove(hash, found)
 				delete(entries, k)
 			}
 			require.Equal(t, len(entries), x.used)
 		}
 		for k, e := range entries {
-			require.Same(t, e, x.find(e.hash, &k))
-			x.remove(e)
+			require.Same(t, e, x.find(hashes[k], &k))
+			x.remove(hashes[k], e)
 		}
 		for _, s := range x.slots {
 			require.Nil(t, s.entry)

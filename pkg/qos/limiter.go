@@ -74,6 +74,7 @@ func New(options Options) (*Limiter, error) {
 		closed:         make(chan struct{}),
 	}
 	l.subnets.uniqueIPs, l.subnets.addresses = requiredIPs(s.uniqueIPs, s.maskBits), 1<<(32-s.maskBits)
+	l.subnets.sighted = l.subnets.uniqueIPs > 1
 	if l.clock != nil {
 		l.start = l.clock()
 	} else {
@@ -84,7 +85,7 @@ func New(options Options) (*Limiter, error) {
 		l.lag = l.meter
 	}
 	if s.cluster != nil {
-		l.cluster = join(s.cluster, &s, options.Now)
+		l.cluster = join(l, options.Now)
 	}
 	return l, nil
 }
@@ -152,21 +153,17 @@ func (l *Limiter) Decide(a Actor) Reason {
 		reason = HostViolation
 	default:
 		track = true
-		host.track(m, a.host)
+		host.track(m, a.host, -1)
 	}
 	name, owned := host.name(a.host.text)
 	host.close()
 	if track {
-		ip.track(m, a.ip)
-		subnet.track(m, a.subnet)
-		if a.numbered {
-			subnet.sight(a.number)
-		}
+		ip.track(m, a.ip, -1)
+		subnet.track(m, a.subnet, a.place())
 	}
 	subnet.close()
 	ip.close()
 	if track {
-		l.cluster.trackAll(&a, subnet.listed)
 		l.ratio.track(name, owned, m.now)
 		l.hosts.shrink()
 		l.ips.shrink()
@@ -256,15 +253,11 @@ func (l *Limiter) query(kind Kind, k key, track bool, place int) bool {
 	bad := c.bad(m, t.rates, place >= 0)
 	track = track && !bad && !c.listed
 	if track {
-		c.track(m, k)
-		if place >= 0 {
-			c.sight(uint16(place))
-		}
+		c.track(m, k, place)
 	}
 	name, owned := c.name(k.text)
 	c.close()
 	if track {
-		l.cluster.track(kind, k, 1, place)
 		if kind == Host {
 			l.ratio.track(name, owned, m.now)
 		}

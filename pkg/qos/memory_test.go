@@ -55,7 +55,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		for _, table := range []*table{l.hosts, l.ips, l.subnets} {
 			require.Len(t, table.keys(), size)
 		}
-		for _, tally := range []*tally{l.cluster.hosts, l.cluster.ips, l.cluster.subnets} {
+		for _, tally := range []*tally{l.hosts.tally, l.ips.tally, l.subnets.tally} {
 			require.EqualValues(t, size, tally.used.Load())
 		}
 	}
@@ -70,7 +70,9 @@ func TestTallyIsBounded(t *testing.T) {
 	for n := range 100 * limit {
 		tally.add(addrKey(nthAddress(n)), 1, 0)
 		if n%limit == limit-1 {
-			require.Len(t, tally.take(false).hits, limit)
+			var out taken
+			tally.take(&out, false)
+			require.Len(t, out.hits, limit)
 		}
 	}
 	kept := 0

@@ -91,3 +91,18 @@ func (s *sightings) enough(n int, now, maxAge int64) bool {
 	}
 	return false
 }
+
+// countSince is how many addresses were tracked at now or later.
+func (s *sightings) countSince(now int64) int64 {
+	times := s.times[:]
+	if s.all != nil {
+		times = s.all.times
+	}
+	from, n := s.since(now), int64(0)
+	for _, at := range times {
+		if at >= from {
+			n++
+		}
+	}
+	return n
+}

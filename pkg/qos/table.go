@@ -25,8 +25,12 @@ type table struct {
 	listed   index // the whitelist
 	size     int64
 
-	// For subnets: how many addresses must be seen, and how many there are.
+	// For subnets: how many addresses must be seen, and how many there are. sighted
+	// says that it is noted which were seen.
 	uniqueIPs, addresses int
+	sighted              bool
+
+	tally *tally // what the cluster is told; nil if there is none
 
 	seed   maphash.Seed
 	count  atomic.Int64
@@ -37,18 +41,19 @@ type shard struct {
 	mu    sync.Mutex
 	index index
 	queue queue
+	total int64 // hits since the cluster was told
 	// horizon is queue.horizon, for eviction to look at without the lock.
 	horizon atomic.Uint64
 	_       [64]byte // keeps neighbours off this cache line
 }
 
-// entry is a key with its history.
+// entry is a key with its history. It fills two lines of memory.
 type entry struct {
 	key       key
-	hash      uint64
 	stamp     uint64 // of its last use
 	history   history
 	sightings *sightings
+	hits      int64 // since the cluster was told, if the tally has admitted the key
 }
 
 // moment is what one decision sees of the world.
@@ -70,7 +75,7 @@ func newTable(s *settings, r rates, override float64, whitelist []key) *table {
 	for _, k := range whitelist {
 		hash := k.hash(t.seed)
 		if t.listed.find(hash, &k) == nil {
-			t.listed.insert(&entry{key: k, hash: hash})
+			t.listed.insert(hash, &entry{key: k})
 		}
 	}
 	for i := range t.shards {
@@ -80,7 +85,8 @@ func newTable(s *settings, r rates, override float64, whitelist []key) *table {
 }
 
 // cell is the place of one key in a table, locked from open to close. One without
-// a shard is that of a key whose history is not kept: it is never bad.
+// a shard is that of a key whose history is not kept: it is never bad. One without a
+// table is that of a key which is whitelisted.
 type cell struct {
 	table  *table
 	shard  *shard
@@ -93,14 +99,14 @@ type cell struct {
 func (t *table) open(k key) cell {
 	off := t.rates.min == 0
 	if off && t.listed.used == 0 {
-		return cell{}
+		return cell{table: t}
 	}
 	hash := k.hash(t.seed)
 	if t.listed.find(hash, &k) != nil {
 		return cell{listed: true}
 	}
 	if off {
-		return cell{}
+		return cell{table: t}
 	}
 	s := &t.shards[hash%shardCount]
 	s.mu.Lock()
@@ -145,15 +151,22 @@ func (c *cell) bad(m moment, r rates, gated bool) bool {
 	return true
 }
 
-// track adds a request to the history of the key, which is the one given to open.
-func (c *cell) track(m moment, k key) {
+// track adds a request to the history of the key, which is the one given to open. place
+// is that of the address in its subnet, or -1.
+func (c *cell) track(m moment, k key, place int) {
 	if c.shard == nil {
+		if c.table != nil && c.table.tally != nil {
+			c.table.tally.add(k, 1, place)
+		}
 		return
 	}
 	if c.entry == nil {
-		c.entry = &entry{key: k.clone(), hash: c.hash, stamp: m.stamp + 1}
-		c.shard.insert(c.entry)
+		c.entry = &entry{key: k.clone(), stamp: m.stamp + 1}
+		c.shard.insert(c.hash, c.entry)
 		c.table.count.Add(1)
+		if c.table.tally != nil {
+			c.entry.hits = c.table.tally.remove(k)
+		}
 	} else {
 		c.entry.stamp = m.stamp + 1
 	}
@@ -162,6 +175,12 @@ func (c *cell) track(m moment, k key) {
 		h.pop()
 	}
 	h.push(max(m.now, h.newest), c.table.maxAge)
+	if place >= 0 && c.table.sighted {
+		c.sight(uint16(place))
+	}
+	if c.table.tally != nil {
+		c.hit(1)
+	}
 }
 
 // name is the text of the key, and whether it is in memory of its own.
@@ -174,9 +193,6 @@ func (c *cell) name(text string) (name string, owned bool) {
 
 // sight notes which address of the subnet was tracked.
 func (c *cell) sight(number uint16) {
-	if c.shard == nil || c.table.uniqueIPs <= 1 {
-		return
-	}
 	now := c.entry.history.newest
 	if c.entry.sightings == nil {
 		c.entry.sightings = &sightings{base: now}
@@ -209,29 +225,33 @@ func (t *table) evict() {
 				next = h
 			}
 		}
-		if victim.removeBefore(next) {
+		if victim.removeBefore(next, t) {
 			return
 		}
 	}
 }
 
 // insert adds an entry whose key is not there.
-func (s *shard) insert(e *entry) {
-	s.index.insert(e)
+func (s *shard) insert(hash uint64, e *entry) {
+	s.index.insert(hash, e)
 	s.queue.push(e)
 	s.horizon.Store(s.queue.horizon())
 }
 
 // removeBefore removes the entry used longest ago, if its stamp is not above next,
 // and reports whether it did. Either way the horizon becomes the true one.
-func (s *shard) removeBefore(next uint64) bool {
+func (s *shard) removeBefore(next uint64, t *table) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue.settle()
 	remove := len(s.queue) > 0 && s.queue.horizon() <= next
 	if remove {
-		s.index.remove(s.queue.pop())
+		e := s.queue.pop()
+		s.index.remove(e.key.hash(t.seed), e)
 		s.queue.settle()
+		if e.hits > 0 {
+			t.tally.put(e.key, e.hits)
+		}
 	}
 	s.horizon.Store(s.queue.horizon())
 	return remove

@@ -7,17 +7,19 @@ import (
 	"sync/atomic"
 )
 
-// tally counts the hits of one kind of actor since they were last taken. It holds
-// at most limit keys with hits, and keeps those without until the next time, so
-// that an actor who goes on costs no memory anew. Each subnet has a bit for each of
-// its addresses, if they are to be told apart; those stay over several takes.
+// tally is the hits of one kind of actor since they were last taken, for the cluster.
+// At most limit keys have any. Those whose history is kept have them there, in their
+// entries of the table, since the processor has those at hand; the tally itself has the
+// others. A key without hits is kept until the next time, so that an actor who goes
+// on costs no memory anew.
 type tally struct {
 	limit int64
-	// addresses is how many addresses a subnet has, if they are to be told apart.
+	// addresses is how many addresses a subnet has, if they are to be told apart. Each
+	// subnet has a bit for each of them then, which stay over several takes.
 	addresses int
 
 	seed   maphash.Seed
-	used   atomic.Int64 // keys with hits
+	used   atomic.Int64 // keys with hits, in entries too
 	shards [shardCount]tallyShard
 }
 
@@ -52,8 +54,7 @@ func (t *tally) add(k key, n int64, number int) {
 	s.total += n
 	c := s.counts[k]
 	if c == nil || c.hits == 0 {
-		if t.used.Add(1) > t.limit {
-			t.used.Add(-1)
+		if !t.admit() {
 			return
 		}
 		if c == nil {
@@ -65,6 +66,37 @@ func (t *tally) add(k key, n int64, number int) {
 	if t.addresses > 0 && number >= 0 {
 		c.see(number, t.addresses, s.epoch)
 	}
+}
+
+// admit reports whether one more key may have hits, and counts it if so.
+func (t *tally) admit() bool {
+	if t.used.Add(1) > t.limit {
+		t.used.Add(-1)
+		return false
+	}
+	return true
+}
+
+// put takes over the hits of a key that was admitted and is not here. The key has
+// memory of its own.
+func (t *tally) put(k key, hits int64) {
+	s := &t.shards[k.hash(t.seed)%shardCount]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts[k] = &count{hits: hits}
+}
+
+// remove gives the hits of a key away, 0 if there are none.
+func (t *tally) remove(k key) int64 {
+	s := &t.shards[k.hash(t.seed)%shardCount]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.counts[k]
+	if c == nil {
+		return 0
+	}
+	delete(s.counts, k)
+	return c.hits
 }
 
 // see notes an address. Those of another epoch are forgotten.
@@ -87,14 +119,6 @@ func (c *count) unique() int64 {
 	return int64(n)
 }
 
-// addTotal counts hits of keys that are not known.
-func (t *tally) addTotal(n int64) {
-	s := &t.shards[0]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.total += n
-}
-
 // taken is what was in a tally.
 type taken struct {
 	hits, unique []keyHits
@@ -106,14 +130,12 @@ type keyHits struct {
 	n   int64
 }
 
-// take empties the tally. With roll, addresses begin to be counted anew after it.
-func (t *tally) take(roll bool) taken {
-	var out taken
+// take empties the tally into out. With roll, addresses begin to be counted anew after it.
+func (t *tally) take(out *taken, roll bool) {
 	for i := range t.shards {
-		t.shards[i].take(&out, roll, 2*t.limit/shardCount)
+		t.shards[i].take(out, roll, 2*t.limit/shardCount)
 	}
 	t.used.Add(-int64(len(out.hits)))
-	return out
 }
 
 // take is that of a shard, which keeps subnets without hits, but with addresses seen,
