@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/ccnq/ccnq/pkg/wire"
 )
 
 // authOptions reads each file once, so that a wrong name stops the start, and
@@ -50,4 +52,18 @@ func readSecret(file string) (string, error) {
 		return "", fmt.Errorf("NATS credentials: %w", err)
 	}
 	return strings.TrimRight(string(content), "\r\n"), nil
+}
+
+// inboxPrefix returns the first token of reply subjects, or nothing for the
+// library's. A user keeps the one it had at the start if the file changes. A
+// name with characters that a subject cannot have is left to the library.
+func inboxPrefix(opts Options) (string, error) {
+	if opts.InboxPrefix != "" || opts.UserFile == "" {
+		return opts.InboxPrefix, nil
+	}
+	user, err := readSecret(opts.UserFile)
+	if err != nil || wire.CheckEdgeID(user) != nil {
+		return "", err
+	}
+	return wire.InboxPrefix(user), nil
 }

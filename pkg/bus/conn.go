@@ -37,8 +37,9 @@ type Options struct {
 	InProcess nats.InProcessConnProvider
 	// Name is shown in the server's list of connections.
 	Name string
-	// InboxPrefix is the first token of reply subjects, see
-	// [wire.InboxPrefix]; empty means the library's.
+	// InboxPrefix is the first token of reply subjects. Empty means
+	// [wire.InboxPrefix] of the name in UserFile, so that permissions can keep
+	// the replies of one user from another; without a UserFile, the library's.
 	InboxPrefix string
 	// CredsFile holds a user's JWT and key; UserFile and PasswordFile, or
 	// TokenFile, hold plain ones. Each is read again at every connect, so a
@@ -114,8 +115,12 @@ func Connect(opts Options) (*Conn, error) {
 			c.warn("reported an error", err, subject)
 		}),
 	})
-	if opts.InboxPrefix != "" {
-		natsOpts = append(natsOpts, nats.CustomInboxPrefix(opts.InboxPrefix))
+	inbox, err := inboxPrefix(opts)
+	if err != nil {
+		return nil, err
+	}
+	if inbox != "" {
+		natsOpts = append(natsOpts, nats.CustomInboxPrefix(inbox))
 	}
 	if opts.InProcess != nil {
 		natsOpts = append(natsOpts, nats.InProcessServer(opts.InProcess))

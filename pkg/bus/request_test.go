@@ -2,6 +2,8 @@ package bus
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -183,4 +185,30 @@ func TestPublishAndSubscribe(t *testing.T) {
 	err = <-refused
 	require.ErrorIs(t, err, wire.ErrInvalid)
 	require.ErrorContains(t, err, subject)
+}
+
+// A user has reply subjects of its own, unless its name cannot be part of one.
+func TestInboxPrefixIsTheUsers(t *testing.T) {
+	t.Parallel()
+	file := func(text string) string {
+		name := filepath.Join(t.TempDir(), "user")
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+		return name
+	}
+	for name, test := range map[string]struct {
+		opts Options
+		want string
+	}{
+		"nothing":   {Options{}, "_INBOX."},
+		"user":      {Options{UserFile: file("denylist\n")}, "_INBOX_denylist."},
+		"odd user":  {Options{UserFile: file("a.b>")}, "_INBOX."},
+		"both":      {Options{UserFile: file("denylist"), InboxPrefix: "_INBOX_edge-1"}, "_INBOX_edge-1."},
+		"no secret": {Options{TokenFile: file("secret")}, "_INBOX."},
+	} {
+		if test.opts.UserFile != "" {
+			test.opts.PasswordFile = file("secret")
+		}
+		c := connect(t, test.opts)
+		require.True(t, strings.HasPrefix(c.nc.NewInbox(), test.want), "%s: %s", name, c.nc.NewInbox())
+	}
 }

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -91,8 +92,10 @@ type Call[Req, Resp wire.Message] struct {
 }
 
 // Handle answers the requests on subjects of a pattern of package wire, with an
-// asterisk for the id of an edge or without one. Handler is called for one request at a time and must not block: it answers
-// later, through the call.
+// asterisk for the id of an edge or without one. Handler is called for one
+// request at a time and must not block: it answers later, through the call. A
+// message that was published on another subject is refused: NATS delivers what
+// a stream holds wherever a reader of the stream says, and that is no request.
 func Handle[Req, Resp wire.Message](s *Service, name, pattern string, handler func(*Call[Req, Resp])) error {
 	err := s.micro.AddEndpoint(name, micro.HandlerFunc(func(r micro.Request) {
 		if !s.begin() {
@@ -102,6 +105,8 @@ func Handle[Req, Resp wire.Message](s *Service, name, pattern string, handler fu
 		var err error
 		if strings.Contains(pattern, "*") {
 			call.Edge, err = wire.EdgeOf(pattern, r.Subject())
+		} else if r.Subject() != pattern {
+			err = fmt.Errorf("subject %q is not %q", r.Subject(), pattern)
 		}
 		if err == nil {
 			call.Request, err = wire.Decode[Req](r.Data())

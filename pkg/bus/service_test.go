@@ -116,3 +116,31 @@ func TestHandleWithoutAnEdge(t *testing.T) {
 	_, err = Request[wire.ListRequest, wire.ListReply](deadline(t), c.Conn, wire.SubjectList, wire.ListRequest{Limit: -1})
 	require.Equal(t, CodeInvalid, CodeOf(err))
 }
+
+// What a stream holds can be delivered to any subject by whoever may read it.
+// Such a message is no request, whatever it says.
+func TestServiceRefusesWhatAStreamDelivers(t *testing.T) {
+	t.Parallel()
+	s := server(t, embed.Options{StoreDir: t.TempDir()})
+	c := connectTo(t, s)
+	refused := new(refusals)
+	service, err := NewService(c.Conn, serviceName, "1.0.0", refused.add)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, service.Stop()) })
+	require.NoError(t, Handle(service, "unblock", wire.SubjectUnblock, func(call *Call[wire.UnblockRequest, wire.UnblockReply]) {
+		call.Reply(wire.UnblockReply{Lifted: true})
+	}))
+	_, err = EnsureStream(deadline(t), c.Conn, StreamSpec{Name: "EVENTS", Subjects: []string{"events"}})
+	require.NoError(t, err)
+	require.NoError(t, EnsureDurable(deadline(t), c.Conn, DurableSpec{Stream: "EVENTS", Name: "alerts", AckWait: time.Minute}))
+	request := []byte(`{"target":"203.0.113.7"}`)
+	require.NoError(t, PublishAcked(deadline(t), c.Conn, "events", request, ""))
+	require.NoError(t, c.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.EVENTS.alerts", wire.SubjectUnblock, []byte(`{"batch":1}`)))
+	require.Eventually(t, func() bool { return len(refused.all()) == 1 }, 20*time.Second, time.Millisecond)
+	require.Contains(t, refused.all()[0], "events: ")
+
+	reply, err := Request[wire.UnblockRequest, wire.UnblockReply](deadline(t), c.Conn, wire.SubjectUnblock, wire.UnblockRequest{Target: "203.0.113.7"})
+	require.NoError(t, err)
+	require.True(t, reply.Lifted)
+	require.Len(t, refused.all(), 1)
+}

@@ -213,7 +213,9 @@ func (e *Edge) newQueue(deps Deps, registry *prometheus.Registry) (*gateway.Queu
 	if deps.NATS != nil {
 		natsOpts = *deps.NATS
 	}
-	natsOpts.InboxPrefix = wire.InboxPrefix(id)
+	if natsOpts.UserFile == "" { // else the user's, which is the id if each edge has a user of its own
+		natsOpts.InboxPrefix = wire.InboxPrefix(id)
+	}
 	if e.conn, err = bus.Connect(natsOpts); err != nil {
 		return nil, err
 	}

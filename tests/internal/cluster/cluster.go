@@ -43,6 +43,14 @@ type Options struct {
 	Rules string
 	// Settings hold over [Common].
 	Settings Settings
+	// NATS is the address of a server that runs already, with JetStream; empty
+	// starts one.
+	NATS string
+	// DB is a migrated database; the zero value makes one.
+	DB testdb.DB
+	// User returns the settings of one service alone, such as its credentials:
+	// of coordinator, denylist, or an edge by its id. May be nil.
+	User func(name string) Settings
 }
 
 // Cluster is a running cluster with its origin and its visitors.
@@ -56,6 +64,7 @@ type Cluster struct {
 	Coordinators []*Coordinator
 
 	settings     Settings
+	user         func(name string) Settings
 	db           testdb.DB
 	edgesStarted int
 }
@@ -84,21 +93,23 @@ func New(t testing.TB, o Options) *Cluster {
 		Visitors:  visitor.New(t),
 		Origin:    origin.New(t),
 		RulesFile: filepath.Join(t.TempDir(), "rules.json"),
-		db:        testdb.New(t),
+		db:        o.DB,
+	}
+	if c.db.URL == "" {
+		c.db = testdb.New(t)
 	}
 	if o.Rules == "" {
 		o.Rules = Everything
 	}
 	c.WriteRules(t, o.Rules)
-	broker := embed.Options{Host: "127.0.0.1", Port: -1}
-	if o.Denylist {
-		broker.StoreDir = t.TempDir()
+	if o.NATS == "" {
+		o.NATS = startNATS(t, o.Denylist)
 	}
-	nats, err := embed.Start(broker)
-	require.NoError(t, err)
-	t.Cleanup(nats.Stop)
+	if c.user = o.User; c.user == nil {
+		c.user = func(string) Settings { return nil }
+	}
 	c.settings = Common(c.Origin.URL).With(Postgres(t, c.db)).With(Settings{
-		"CCNQ_NATS_URL":               nats.ClientURL(),
+		"CCNQ_NATS_URL":               o.NATS,
 		"CCNQ_QUEUE_ENABLED":          "true",
 		"CCNQ_QUEUE_DENYLIST_ENABLED": strconv.FormatBool(o.Denylist),
 		"CCNQ_DATA_DIR":               t.TempDir(),
@@ -116,6 +127,19 @@ func New(t testing.TB, o Options) *Cluster {
 	return c
 }
 
+// startNATS starts a server that lets everybody do everything.
+func startNATS(t testing.TB, jetStream bool) string {
+	t.Helper()
+	broker := embed.Options{Host: "127.0.0.1", Port: -1}
+	if jetStream {
+		broker.StoreDir = t.TempDir()
+	}
+	nats, err := embed.Start(broker)
+	require.NoError(t, err)
+	t.Cleanup(nats.Stop)
+	return nats.ClientURL()
+}
+
 // WriteRules replaces the ruleset as a careful operator does: by a rename.
 func (c *Cluster) WriteRules(t testing.TB, rules string) {
 	t.Helper()
@@ -130,7 +154,7 @@ func (c *Cluster) StartEdge(t testing.TB, settings Settings) *Edge {
 	t.Helper()
 	c.edgesStarted++
 	id := fmt.Sprintf("edge-%d", c.edgesStarted)
-	e := StartEdge(t, c.settings.With(Settings{"CCNQ_EDGE_ID": id}).With(settings))
+	e := StartEdge(t, c.settings.With(Settings{"CCNQ_EDGE_ID": id}).With(c.user(id)).With(settings))
 	e.ID = id
 	c.Edges = append(c.Edges, e)
 	await.True(t, "a coordinator has heard of the edge", func() bool {
@@ -146,7 +170,7 @@ func StartEdge(t testing.TB, settings Settings) *Edge {
 	var cfg edge.Config
 	require.NoError(t, config.Load(settings.Environ(), &cfg))
 	var err error
-	e.Edge, err = edge.New(cfg, edge.Deps{Logger: e.Log.logger()})
+	e.Edge, err = edge.New(cfg, edge.Deps{Logger: e.Log.Logger()})
 	require.NoError(t, err)
 	require.NoError(t, e.Start(t.Context()))
 	t.Cleanup(func() {
@@ -182,8 +206,8 @@ func (c *Cluster) StartCoordinator(t testing.TB, settings Settings) *Coordinator
 	t.Helper()
 	k := &Coordinator{Log: &Log{}}
 	var cfg coordinator.Config
-	require.NoError(t, config.Load(c.settings.With(settings).Environ(), &cfg))
-	k.Coordinator = coordinator.New(cfg, coordinator.Deps{Logger: k.Log.logger()})
+	require.NoError(t, config.Load(c.settings.With(c.user("coordinator")).With(settings).Environ(), &cfg))
+	k.Coordinator = coordinator.New(cfg, coordinator.Deps{Logger: k.Log.Logger()})
 	require.NoError(t, k.Start(t.Context()))
 	t.Cleanup(func() {
 		stop(t, k.Coordinator)
@@ -203,8 +227,8 @@ func (c *Cluster) StartDenylist(t testing.TB) {
 	t.Helper()
 	log := &Log{}
 	var cfg denylist.Config
-	require.NoError(t, config.Load(c.settings.Environ(), &cfg))
-	d := denylist.New(cfg, denylist.Deps{Logger: log.logger()})
+	require.NoError(t, config.Load(c.settings.With(c.user("denylist")).Environ(), &cfg))
+	d := denylist.New(cfg, denylist.Deps{Logger: log.Logger()})
 	require.NoError(t, d.Start(t.Context()))
 	t.Cleanup(func() {
 		stop(t, d)

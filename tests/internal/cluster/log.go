@@ -27,7 +27,8 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.buf.Write(p)
 }
 
-func (l *Log) logger() *slog.Logger { return admin.NewLogger(l, slog.LevelInfo) }
+// Logger writes to the log.
+func (l *Log) Logger() *slog.Logger { return admin.NewLogger(l, slog.LevelInfo) }
 
 // Text returns everything so far.
 func (l *Log) Text() string {

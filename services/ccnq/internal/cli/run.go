@@ -70,7 +70,7 @@ func startDemo() (*demo.Origin, []string, error) {
 	if err := os.WriteFile(file, []byte(demo.Rules), 0o600); err != nil {
 		return nil, nil, fmt.Errorf("CCNQ_DATA_DIR: %w", err)
 	}
-	origin, err := demo.Start()
+	origin, err := demo.Start("127.0.0.1:0")
 	if err != nil {
 		return nil, nil, err
 	}

@@ -31,9 +31,9 @@ type Origin struct {
 	atOnce atomic.Int64
 }
 
-// Start serves on a free port of the loopback interface.
-func Start() (*Origin, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+// Start serves on an address, host:port; port 0 takes a free one.
+func Start(addr string) (*Origin, error) {
+	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("demo origin: %w", err)
 	}

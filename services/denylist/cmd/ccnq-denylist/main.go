@@ -23,6 +23,9 @@ func run() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
+	if len(os.Args) > 1 {
+		return admin.Command(context.Background(), os.Args[1:], cfg.General.AdminAddr, os.Stderr)
+	}
 	logger := admin.NewLogger(os.Stderr, cfg.General.LogLevel)
 	var group *lifecycle.Group
 	s := denylist.New(cfg, denylist.Deps{

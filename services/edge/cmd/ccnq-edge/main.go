@@ -21,6 +21,9 @@ func run() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
+	if len(os.Args) > 1 {
+		return admin.Command(context.Background(), os.Args[1:], cfg.General.AdminAddr, os.Stderr)
+	}
 	logger := admin.NewLogger(os.Stderr, cfg.General.LogLevel)
 	var group *lifecycle.Group
 	e, err := edge.New(cfg, edge.Deps{Logger: logger, Fail: func(err error) { group.Fail(err) }})
