@@ -154,7 +154,8 @@ func (c *Cluster) StartEdge(t testing.TB, settings Settings) *Edge {
 	t.Helper()
 	c.edgesStarted++
 	id := fmt.Sprintf("edge-%d", c.edgesStarted)
-	e := StartEdge(t, c.settings.With(Settings{"CCNQ_EDGE_ID": id}).With(c.user(id)).With(settings))
+	own := Settings{"CCNQ_EDGE_ID": id, "CCNQ_CACHE_DIR": t.TempDir()}
+	e := StartEdge(t, c.settings.With(own).With(c.user(id)).With(settings))
 	e.ID = id
 	c.Edges = append(c.Edges, e)
 	await.True(t, "a coordinator has heard of the edge", func() bool {

@@ -256,7 +256,7 @@ func TestABodyThatBreaksOff(t *testing.T) {
 	for _, one := range all {
 		r := receive(t, one)
 		require.Error(t, r.err, "the break is seen by everybody")
-		require.Equal(t, "half", r.body)
+		require.Contains(t, []string{"", "half"}, r.body, "what was on its way may be lost with the connection")
 	}
 	s.answer(func(w http.ResponseWriter, _ *http.Request) {
 		cacheable(w.Header())
