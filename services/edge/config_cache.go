@@ -19,7 +19,7 @@ type Cache struct {
 	MaxSize     int64          `env:"CCNQ_CACHE_MAX_SIZE_BYTES" envDefault:"1073741824" doc:"space for what is stored, at least 1 MiB; the file may be half as large again"`
 	MaxItem     int64          `env:"CCNQ_CACHE_MAX_ITEM_SIZE_BYTES" envDefault:"10485760" min:"1" doc:"size of a body that is stored at most, up to 1 GiB"`
 	Memory      int64          `env:"CCNQ_CACHE_MEMORY_BYTES" envDefault:"67108864" min:"0" doc:"memory for small responses that are asked for often, beside the file"`
-	TTL         config.Millis  `env:"CCNQ_CACHE_TTL_MS" envDefault:"60000" doc:"lifetime of responses that state none; 0 stores none of these"`
+	TTL         config.Millis  `env:"CCNQ_CACHE_TTL_MS" envDefault:"60000" doc:"lifetime of responses that state none; 0 stores of these only what has a Last-Modified, for a tenth of its age and a minute at most"`
 	Respect     bool           `env:"CCNQ_CACHE_RESPECT_CACHE_CONTROL" envDefault:"true" doc:"honour the origin's Cache-Control and Expires; false lets the TTL replace them, private and no-store included"`
 	StripCookie bool           `env:"CCNQ_CACHE_STRIP_SET_COOKIE" envDefault:"false" doc:"store responses that have Set-Cookie, without it, instead of not storing them; only where such pages are the same for everybody"`
 	Methods     config.Methods `env:"CCNQ_CACHE_METHODS" envDefault:"GET,HEAD" doc:"methods in scope, separated by commas: GET, HEAD"`
