@@ -38,6 +38,7 @@ func (c *Cache) answerRanges(
 		_, err := f.item.WriteRange(out, r.Start, r.Length)
 		return c.written(q, f, result, out, err)
 	}
+	delete(h, "Content-Range") // each part has its own
 	parts := newParts(res, ranges, size)
 	h["Content-Type"] = []string{"multipart/byteranges; boundary=" + parts.boundary}
 	h["Content-Length"] = []string{strconv.FormatInt(parts.length(), 10)}

@@ -38,7 +38,7 @@ func TestCodec_RoundTrip(t *testing.T) {
 			require.Equal(t, res.Variant(Key{}, fields("Foo: 1")), decoded.Variant(Key{}, fields("Foo: 1")))
 			continue
 		}
-		require.Equal(t, res.HasValidator(), decoded.HasValidator())
+		require.Equal(t, res.hasValidator(), decoded.hasValidator())
 		require.True(t, res.modified.Equal(decoded.modified))
 		require.True(t, res.Received().Equal(decoded.Received()))
 		require.True(t, res.UselessAfter().Equal(decoded.UselessAfter()))

@@ -135,14 +135,14 @@ func (res *Response) UselessAfter() time.Time {
 		return farFuture
 	}
 	kept := res.grace()
-	if res.HasValidator() {
+	if res.hasValidator() {
 		kept = max(kept, validatorKept)
 	}
 	return res.received.Add(res.lifetime - res.age + kept)
 }
 
-// HasValidator reports whether a request can be made conditional on the response.
-func (res *Response) HasValidator() bool {
+// hasValidator reports whether a request can be made conditional on the response.
+func (res *Response) hasValidator() bool {
 	return !res.modified.IsZero() || len(res.Header["Etag"]) == 1
 }
 
@@ -159,7 +159,7 @@ func (res *Response) AddValidators(out http.Header) bool {
 	if !res.modified.IsZero() {
 		out["If-Modified-Since"] = res.Header["Last-Modified"][:1:1]
 	}
-	return res.HasValidator()
+	return res.hasValidator()
 }
 
 // Freshen returns res as a 304 with the fields h updates it (RFC 9111 sections 3.2 and 4.3.4), for the request r that

@@ -12,7 +12,6 @@ type Forward string
 const (
 	ForwardBypass   Forward = "bypass"    // the cache is off, or the request out of its scope
 	ForwardMethod   Forward = "method"    // the method is never answered from the cache
-	ForwardMiss     Forward = "miss"      // nothing is stored under the key
 	ForwardPartial  Forward = "partial"   // a range was asked for, and nothing is stored
 	ForwardRequest  Forward = "request"   // the request's directives or conditions demand it
 	ForwardStale    Forward = "stale"     // what is stored has to be validated

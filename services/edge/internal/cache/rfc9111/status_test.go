@@ -12,19 +12,19 @@ import (
 func TestCacheStatus(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]CacheStatus{
-		"ccnq; hit; ttl=59":                              {TTL: 59*time.Second + 999*time.Millisecond},
-		"ccnq; hit; ttl=-1":                              {TTL: -time.Millisecond},
-		"ccnq; hit; ttl=-2":                              {TTL: -2 * time.Second},
-		"ccnq; fwd=uri-miss; ttl=60; stored":             {Forward: ForwardURIMiss, Stored: true, TTL: time.Minute},
-		"ccnq; fwd=bypass":                               {Forward: ForwardBypass},
-		"ccnq; fwd=uri-miss; collapsed":                  {Forward: ForwardURIMiss, Collapsed: true},
-		"ccnq; fwd=stale; fwd-status=304; ttl=5; stored": {Forward: ForwardStale, Status: 304, Stored: true, TTL: 5 * time.Second},
-		"ccnq; fwd=vary-miss; ttl=5; stored; collapsed":  {Forward: ForwardVaryMiss, Stored: true, TTL: 5 * time.Second, Collapsed: true},
-		"ccnq; fwd=stale; fwd-status=503":                {Forward: ForwardStale, Status: 503},
-		"ccnq; fwd=miss; fwd-status=200; ttl=0; stored":  {Forward: ForwardMiss, Status: 200, Stored: true},
-		"ccnq; fwd=method":                               {Forward: ForwardMethod},
-		"ccnq; fwd=request":                              {Forward: ForwardRequest},
-		"ccnq; fwd=partial; fwd-status=206":              {Forward: ForwardPartial, Status: 206},
+		"ccnq; hit; ttl=59":                                 {TTL: 59*time.Second + 999*time.Millisecond},
+		"ccnq; hit; ttl=-1":                                 {TTL: -time.Millisecond},
+		"ccnq; hit; ttl=-2":                                 {TTL: -2 * time.Second},
+		"ccnq; fwd=uri-miss; ttl=60; stored":                {Forward: ForwardURIMiss, Stored: true, TTL: time.Minute},
+		"ccnq; fwd=bypass":                                  {Forward: ForwardBypass},
+		"ccnq; fwd=uri-miss; collapsed":                     {Forward: ForwardURIMiss, Collapsed: true},
+		"ccnq; fwd=stale; fwd-status=304; ttl=5; stored":    {Forward: ForwardStale, Status: 304, Stored: true, TTL: 5 * time.Second},
+		"ccnq; fwd=vary-miss; ttl=5; stored; collapsed":     {Forward: ForwardVaryMiss, Stored: true, TTL: 5 * time.Second, Collapsed: true},
+		"ccnq; fwd=stale; fwd-status=503":                   {Forward: ForwardStale, Status: 503},
+		"ccnq; fwd=uri-miss; fwd-status=200; ttl=0; stored": {Forward: ForwardURIMiss, Status: 200, Stored: true},
+		"ccnq; fwd=method":                                  {Forward: ForwardMethod},
+		"ccnq; fwd=request":                                 {Forward: ForwardRequest},
+		"ccnq; fwd=partial; fwd-status=206":                 {Forward: ForwardPartial, Status: 206},
 	} {
 		require.Equal(t, want, s.String())
 		list, err := httpsfv.UnmarshalList([]string{s.String()})
