@@ -25,7 +25,11 @@ type Request struct {
 
 	key        rfc9111.Key
 	directives rfc9111.Directives
+	lent       bool
 }
+
+// Lent reports whether Way was handed on, and may still be used.
+func (q *Request) Lent() bool { return q.lent }
 
 // Way is what lies behind the cache: the admission queue and the origin. Its
 // methods are called in goroutines other than the request's, also when the request

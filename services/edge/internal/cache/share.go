@@ -24,6 +24,7 @@ const (
 
 // asker makes the part of a request in a flight.
 func (c *Cache) asker(q *Request) *flight.Asker[*landing] {
+	q.lent = true
 	f := &fetch{cache: c, q: q}
 	return &flight.Asker[*landing]{
 		Context: q.R.Context(),
@@ -246,6 +247,7 @@ func (c *Cache) refresh(q *Request, f *found) {
 	if c.unrefreshed.has(q.key, q.Arrived) || c.flights.Flying(key) {
 		return
 	}
+	q.lent = true
 	copied := *q
 	copied.W = nil // the response is over before the fetch is
 	copied.directives = rfc9111.Directives{}

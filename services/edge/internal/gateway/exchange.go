@@ -3,6 +3,7 @@ package gateway
 import (
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/ccnq/ccnq/pkg/qos"
@@ -55,6 +56,9 @@ type exchange struct {
 	reason Reason
 	status int
 }
+
+// exchanges lends exchanges to requests.
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
 // close gives back what the stages took.
 func (x *exchange) close() {

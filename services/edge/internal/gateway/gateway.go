@@ -88,7 +88,8 @@ func New(opts Options) *Gateway {
 
 // ServeHTTP takes a request through the pipeline.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{w: w, r: r, arrived: time.Now()}
+	x := exchanges.Get().(*exchange) //nolint:forcetypeassert // the pool has nothing else
+	x.w, x.r, x.arrived = w, r, time.Now()
 	// Every response says what the cache did; so far, nothing.
 	h := w.Header()
 	h["X-Cache"] = cacheBypass
@@ -127,5 +128,9 @@ func (g *Gateway) finish(x *exchange) {
 		g.logAccess(x)
 	} else if x.reference != "" {
 		g.refusals.log(x)
+	}
+	if !x.ask.Lent() { // a fetch may look at it still
+		*x = exchange{}
+		exchanges.Put(x)
 	}
 }
