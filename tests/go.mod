@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/ccnq/ccnq/pkg v0.0.0
+	github.com/ccnq/ccnq/pkg/qos v0.0.0
 	github.com/ccnq/ccnq/services/edge v0.0.0
 	github.com/ccnq/ccnq/services/queue-coordinator v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
@@ -25,7 +26,6 @@ require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/caarlos0/env/v11 v11.4.2 // indirect
 	github.com/ccnq/ccnq/db v0.0.0 // indirect
-	github.com/ccnq/ccnq/pkg/qos v0.0.0 // indirect
 	github.com/ccnq/ccnq/services/denylist v0.0.0
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dlclark/regexp2/v2 v2.13.0 // indirect

@@ -38,6 +38,7 @@ var rows = []row{
 	{"denial", recordDenial},
 	{"blocked", blocked},
 	{"projector", projector},
+	{"limits", limits},
 }
 
 // size is how much is measured.
@@ -166,6 +167,7 @@ func (b *bench) build(ctx context.Context) error {
 		module+"/services/edge/cmd/ccnq-edge",
 		module+"/tests/load/cmd/backstage",
 		module+"/tests/load/cmd/baseline",
+		module+"/tests/load/cmd/limited",
 	)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -251,8 +251,13 @@ func (b *bench) queue(nats, rules string) (settings, error) {
 
 // baseline starts what edges are measured against.
 func (b *bench) baseline(c *closers, args ...string) (*edge, error) {
-	command := append([]string{b.command("baseline")}, args...)
-	p, addr, err := process.StartAndRead("the baseline", os.Environ(), command...)
+	return b.serve(c, "baseline", args...)
+}
+
+// serve starts a program that writes its address.
+func (b *bench) serve(c *closers, name string, args ...string) (*edge, error) {
+	command := append([]string{b.command(name)}, args...)
+	p, addr, err := process.StartAndRead("the "+name, os.Environ(), command...)
 	if err != nil {
 		return nil, err
 	}
