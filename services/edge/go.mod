@@ -7,6 +7,7 @@ require (
 	github.com/ccnq/ccnq/pkg/qos v0.0.0
 	github.com/dunglas/httpsfv v1.1.2
 	github.com/google/uuid v1.6.0
+	github.com/maypok86/otter/v2 v2.4.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3
 	github.com/sony/gobreaker/v2 v2.4.0
