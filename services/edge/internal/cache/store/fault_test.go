@@ -89,9 +89,9 @@ func TestACutFile(t *testing.T) {
 	require.ErrorIs(t, err, ErrCorrupt)
 	require.True(t, bytes.HasPrefix(body, b.Bytes()))
 	it.Close()
-	require.Eventually(t, func() bool { return ts.add(2, "head", nil) }, patience, tick)
+	heals(t, ts)
 	ts.restart(t)
-	ts.requireHas(t, 2, "head", nil)
+	ts.requireHas(t, 1, "healed", nil)
 	require.Contains(t, ts.log.String(), "made anew")
 }
 
