@@ -146,7 +146,9 @@ func (f *fetch) confirmed(h http.Header) {
 		c.store.Delete(f.stored.key)
 	}
 	f.discard = 0
-	f.feed.Share(f.landStored(fresh))
+	land := f.landStored(fresh)
+	land.cookie = h["Set-Cookie"]
+	f.feed.Share(land)
 }
 
 // received takes any other response.

@@ -16,6 +16,7 @@ type landing struct {
 	res    *rfc9111.Response // as it is stored; nil if it is for the leader alone
 	item   *item             // with res: the body, if that is stored already
 	hit    bool              // with item: nobody was asked
+	cookie []string          // with item: what a 304 set, for the leader alone
 
 	index   *rfc9111.Response // by which fields it varies; nil if it does not
 	variant rfc9111.Key       // that it is

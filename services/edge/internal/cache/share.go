@@ -165,6 +165,9 @@ func (c *Cache) deliver(q *Request, f *found, a *flight.Asker[*landing], land *l
 		if land.hit { // it had come while the request waited for its turn
 			word, status = Hit, rfc9111.CacheStatus{TTL: land.res.FreshFor(now)}
 		}
+		if land.cookie != nil && !collapsed {
+			q.W.Header()["Set-Cookie"] = land.cookie
+		}
 		stored := found{item: land.item, res: land.res, shared: true}
 		result, ok := c.answer(q, &stored, land.res, word, status, now)
 		result.Seat = a.Seat()

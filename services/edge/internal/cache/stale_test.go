@@ -250,3 +250,37 @@ func TestOriginThatClosesTheConnection(t *testing.T) {
 		})
 	}
 }
+
+// TestF10_CookieOfAConfirmation: what a 304 sets is the client's whose request was sent, and nobody else's.
+func TestF10_CookieOfAConfirmation(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil)
+	s.versioned(&versioned{control: "max-age=60", etag: `"1"`, body: "one"})
+	s.get("/a").is(t, "MISS", "stored")
+	s.pass(61 * time.Second)
+	g := newGate()
+	t.Cleanup(g.open)
+	s.answer(func(w http.ResponseWriter, r *http.Request) {
+		if g.wait(r) {
+			w.Header().Set("Cache-Control", "max-age=60")
+			w.Header().Add("Set-Cookie", "session=AAA")
+			w.Header().Add("Set-Cookie", "lang=en")
+			w.WriteHeader(http.StatusNotModified)
+		}
+	})
+	all := s.herd(5, "/a")
+	s.following(5)
+	g.open()
+	cookies := 0
+	for _, one := range all {
+		r := receive(t, one)
+		require.Equal(t, "one", r.body)
+		if got := r.Header["Set-Cookie"]; got != nil {
+			require.Equal(t, []string{"session=AAA", "lang=en"}, got)
+			require.NotContains(t, r.Header.Get("Cache-Status"), "collapsed")
+			cookies++
+		}
+	}
+	require.Equal(t, 1, cookies)
+	require.Empty(t, s.get("/a").is(t, "HIT", "hit").Header["Set-Cookie"])
+}
