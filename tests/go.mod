@@ -18,7 +18,10 @@ require (
 
 require (
 	github.com/dunglas/httpsfv v1.1.2 // indirect
+	github.com/maypok86/otter/v2 v2.4.0 // indirect
+	github.com/redis/go-redis/v9 v9.23.0 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
 )
 
 require (
@@ -26,6 +29,7 @@ require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/caarlos0/env/v11 v11.4.2 // indirect
 	github.com/ccnq/ccnq/db v0.0.0 // indirect
+	github.com/ccnq/ccnq/pkg/qos/redis v0.0.0
 	github.com/ccnq/ccnq/services/denylist v0.0.0
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dlclark/regexp2/v2 v2.13.0 // indirect
@@ -72,3 +76,5 @@ replace github.com/ccnq/ccnq/services/ccnq => ../services/ccnq
 replace github.com/ccnq/ccnq/services/denylist => ../services/denylist
 
 replace github.com/ccnq/ccnq/pkg/qos => ../pkg/qos
+
+replace github.com/ccnq/ccnq/pkg/qos/redis => ../pkg/qos/redis

@@ -145,7 +145,7 @@ func (o *ClusterOptions) settings(s *settings) *clusterSettings {
 		onSync:    o.OnSync,
 		onError:   o.OnError,
 	}
-	c.limits.RequiredIPs = requiredIPs(c.uniqueIPs, s.maskBits)
+	c.limits.RequiredIPs = RequiredIPs(c.uniqueIPs, s.maskBits)
 	if c.interval == 0 {
 		c.interval = defaultSyncInterval
 	}

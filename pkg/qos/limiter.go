@@ -73,7 +73,7 @@ func New(options Options) (*Limiter, error) {
 		clock:          options.Now,
 		closed:         make(chan struct{}),
 	}
-	l.subnets.uniqueIPs, l.subnets.addresses = requiredIPs(s.uniqueIPs, s.maskBits), 1<<(32-s.maskBits)
+	l.subnets.uniqueIPs, l.subnets.addresses = RequiredIPs(s.uniqueIPs, s.maskBits), 1<<(32-s.maskBits)
 	l.subnets.sighted = l.subnets.uniqueIPs > 1
 	if l.clock != nil {
 		l.start = l.clock()

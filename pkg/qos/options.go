@@ -258,8 +258,9 @@ func (s *settings) validate() error {
 // sendable reports whether net/http can send the status as a final one.
 func sendable(status int) bool { return status >= 200 && status <= 999 }
 
-// requiredIPs is how many addresses a subnet must have shown before it is bad.
-func requiredIPs(uniqueIPs float64, maskBits int) int {
+// RequiredIPs is how many addresses an IPv4 subnet with a prefix of maskBits must
+// show before it can be bad, by Options.MinSubnetUniqueIPs.
+func RequiredIPs(uniqueIPs float64, maskBits int) int {
 	if uniqueIPs < 1 {
 		return int(math.Ceil(uniqueIPs * float64(int(1)<<(32-maskBits))))
 	}

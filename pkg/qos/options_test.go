@@ -78,7 +78,7 @@ func TestRequiredIPs(t *testing.T) {
 		options := Options{MinSubnetUniqueIPs: test.gate, SubnetMaskBits: &test.maskBits, Compat: test.compat}
 		s := options.settings()
 		require.NoError(t, s.validate())
-		require.Equal(t, test.want, requiredIPs(s.uniqueIPs, s.maskBits), "%+v", test)
+		require.Equal(t, test.want, RequiredIPs(s.uniqueIPs, s.maskBits), "%+v", test)
 	}
 }
 

@@ -73,6 +73,9 @@ func decodeAs(like Message, data []byte) (Message, error) {
 	if m, ok, err := decodeDenylistAs(like, data); ok {
 		return m, err
 	}
+	if m, ok, err := decodeQoSAs(like, data); ok {
+		return m, err
+	}
 	panic("a message without a case: " + reflect.TypeOf(like).Name())
 }
 

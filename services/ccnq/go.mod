@@ -16,7 +16,10 @@ require (
 
 require (
 	github.com/dunglas/httpsfv v1.1.2 // indirect
+	github.com/maypok86/otter/v2 v2.4.0 // indirect
+	github.com/redis/go-redis/v9 v9.23.0 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
 )
 
 require (
@@ -25,6 +28,7 @@ require (
 	github.com/caarlos0/env/v11 v11.4.2 // indirect
 	github.com/ccnq/ccnq/db v0.0.0 // indirect
 	github.com/ccnq/ccnq/pkg/qos v0.0.0 // indirect
+	github.com/ccnq/ccnq/pkg/qos/redis v0.0.0 // indirect
 	github.com/ccnq/ccnq/services/denylist v0.0.0
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dlclark/regexp2/v2 v2.13.0 // indirect
@@ -73,3 +77,5 @@ replace github.com/ccnq/ccnq/services/queue-coordinator => ../queue-coordinator
 replace github.com/ccnq/ccnq/services/denylist => ../denylist
 
 replace github.com/ccnq/ccnq/pkg/qos => ../../pkg/qos
+
+replace github.com/ccnq/ccnq/pkg/qos/redis => ../../pkg/qos/redis

@@ -84,11 +84,13 @@ func New(cfg Config, deps Deps) (_ *Program, err error) {
 	var services []lifecycle.Component
 	if cfg.Edge.Queue.Enabled {
 		maps.Copy(checks, p.coordinator.Checks().Dispensable())
+		services = append(services, lifecycle.Component{
+			Name: "queue-coordinator", Start: p.coordinator.Start, Stop: p.coordinator.Stop,
+		})
+	}
+	if cfg.Edge.Queue.Enabled || cfg.Edge.ClusterOnNATS() {
 		maps.Copy(checks, p.denylist.Checks().Dispensable())
-		services = []lifecycle.Component{
-			{Name: "queue-coordinator", Start: p.coordinator.Start, Stop: p.coordinator.Stop},
-			{Name: "denylist", Start: p.denylist.Start, Stop: p.denylist.Stop},
-		}
+		services = append(services, lifecycle.Component{Name: "denylist", Start: p.denylist.Start, Stop: p.denylist.Stop})
 	}
 	p.admin = admin.New(admin.Options{
 		Addr: adminAddr, Checks: checks, Fail: func(err error) { p.group.Fail(err) },

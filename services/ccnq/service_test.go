@@ -156,3 +156,26 @@ func TestAllConfigsAreDocumented(t *testing.T) {
 	_, err := config.Fields(AllConfigs()...)
 	require.NoError(t, err)
 }
+
+// TestEdgesCountTogether has the only edge meet itself by way of NATS, without a
+// queue.
+func TestEdgesCountTogether(t *testing.T) {
+	t.Parallel()
+	origin := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(origin.Close)
+	vars := settings(t, origin.URL)
+	vars["CCNQ_QUEUE_ENABLED"] = "false"
+	vars["CCNQ_QOS_ENABLED"] = "true"
+	vars["CCNQ_QOS_MIN_HOST_RATE"] = "0"
+	vars["CCNQ_QOS_MAX_AGE_MS"] = "600000"
+	vars["CCNQ_QOS_CLUSTER"] = "nats"
+	vars["CCNQ_QOS_CLUSTER_MAX_IP_RATE"] = "0.01" // six requests in ten minutes
+	vars["CCNQ_QOS_CLUSTER_SYNC_INTERVAL_MS"] = "100"
+	p := start(t, load(t, vars))
+	require.Eventually(t, func() bool {
+		resp, err := http.Get("http://" + p.Addr().String() + "/page")
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		return resp.StatusCode == http.StatusServiceUnavailable
+	}, 30*time.Second, 20*time.Millisecond)
+}

@@ -20,6 +20,7 @@ type Config struct {
 	Queue    Queue           `section:"Queue"`
 	Denylist Denylist        `section:"Denylist"`
 	Events   Events          `section:"Events"`
+	QoS      QoS             `section:"QoS"`
 }
 
 // General settings.
@@ -61,6 +62,7 @@ type Events struct {
 // variables, or the content of one.
 func (c *Config) Validate() []string {
 	problems := append(c.NATS.Validate(), c.Postgres.Validate()...)
+	problems = append(problems, c.QoS.validate()...)
 	for name, list := range map[string]string{
 		"CCNQ_TRUSTED_PROXIES": c.General.TrustedProxies, "CCNQ_QUEUE_ALLOWLIST": c.Queue.Allowlist,
 	} {

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/ccnq/ccnq/pkg v0.0.0
+	github.com/ccnq/ccnq/pkg/qos v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/stretchr/testify v1.12.1
@@ -23,6 +24,7 @@ require (
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/klauspost/compress v1.20.4 // indirect
+	github.com/kylelemons/godebug v1.1.0 // indirect
 	github.com/mfridman/interpolate v0.0.2 // indirect
 	github.com/minio/highwayhash v1.0.4 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
@@ -49,3 +51,5 @@ require (
 replace github.com/ccnq/ccnq/db => ../../db
 
 replace github.com/ccnq/ccnq/pkg => ../../pkg
+
+replace github.com/ccnq/ccnq/pkg/qos => ../../pkg/qos

@@ -17,6 +17,8 @@ import (
 	"github.com/ccnq/ccnq/pkg/bus"
 	"github.com/ccnq/ccnq/pkg/clientip"
 	"github.com/ccnq/ccnq/pkg/postgres"
+	"github.com/ccnq/ccnq/pkg/qos"
+	"github.com/ccnq/ccnq/services/denylist/internal/clusterqos"
 	"github.com/ccnq/ccnq/services/denylist/internal/lead"
 	"github.com/ccnq/ccnq/services/denylist/internal/projector"
 	"github.com/ccnq/ccnq/services/denylist/internal/publish"
@@ -62,17 +64,19 @@ type Service struct {
 	logger   *slog.Logger
 	registry *prometheus.Registry
 	admin    *admin.Server
+	holder   string // the name of this process among those that would lead
 
-	conn      atomic.Pointer[bus.Conn]
-	streams   atomic.Pointer[streams.Keeper]
-	candidate atomic.Pointer[lead.Candidate]
-	projector atomic.Pointer[projector.Projector]
-	publisher atomic.Pointer[publish.Publisher]
-	begun     atomic.Bool // the store is on the present stream
-	working   sync.WaitGroup
-	db        *postgres.Database // nil with Memory
-	upkeep    *upkeep.Keeper
-	server    *rpc.Server
+	conn       atomic.Pointer[bus.Conn]
+	streams    atomic.Pointer[streams.Keeper]
+	candidate  atomic.Pointer[lead.Candidate]
+	projector  atomic.Pointer[projector.Projector]
+	publisher  atomic.Pointer[publish.Publisher]
+	aggregator atomic.Pointer[clusterqos.Aggregator] // nil unless edges count together here
+	begun      atomic.Bool                           // the store is on the present stream
+	working    sync.WaitGroup
+	db         *postgres.Database // nil with Memory
+	upkeep     *upkeep.Keeper
+	server     *rpc.Server
 
 	starting sync.Mutex // held by Start, and by Stop while it ends everything
 	cancel   context.CancelFunc
@@ -86,6 +90,7 @@ type Service struct {
 func New(cfg Config, deps Deps) *Service {
 	s := &Service{
 		cfg: cfg, deps: deps, logger: deps.Logger, registry: deps.Registry,
+		holder:   holder(),
 		stopping: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	if s.registry == nil {
@@ -130,11 +135,19 @@ func (s *Service) start(ctx context.Context) error {
 	if err := s.admin.Start(ctx); err != nil {
 		return err
 	}
-	keeper := streams.New(streams.Options{
+	options := streams.Options{
 		Conn: conn, MaxAge: s.cfg.Events.MaxAge.Duration(), MaxBytes: s.cfg.Events.MaxBytes, Logger: s.logger,
-	})
+	}
+	limits := s.cfg.QoS.limits()
+	if s.cfg.QoS.Cluster == "nats" {
+		options.More = clusterqos.Streams(limits)
+	}
+	keeper := streams.New(options)
 	s.streams.Store(keeper)
 	s.working.Go(func() { keeper.Run(run) })
+	if s.cfg.QoS.Cluster == "nats" {
+		s.count(run, conn, keeper, limits)
+	}
 	if !s.cfg.Denylist.Enabled {
 		s.logger.Info("the denylist is off: nothing is counted or blocked")
 		return nil
@@ -164,6 +177,21 @@ func (s *Service) connect() (*bus.Conn, error) {
 		}
 	}
 	return bus.Connect(opts)
+}
+
+// count adds up what the edges track for the load-aware limits. It needs neither the
+// denylist nor its store.
+func (s *Service) count(run context.Context, conn *bus.Conn, keeper *streams.Keeper, limits qos.ClusterLimits) {
+	if !limits.Any() {
+		s.logger.Warn("edges count together, but there is no limit for all of them: set CCNQ_QOS_CLUSTER_MAX_IP_RATE, " +
+			"CCNQ_QOS_CLUSTER_MAX_SUBNET_RATE or CCNQ_QOS_CLUSTER_MAX_HOST_RATIO")
+	}
+	aggregator := clusterqos.New(clusterqos.Options{
+		Conn: conn, Limits: limits, SyncInterval: s.cfg.QoS.Interval.Duration(), Holder: s.holder,
+		Wait: keeper.Wait, Missing: keeper.Missing, Logger: s.logger, Registry: s.registry,
+	})
+	s.aggregator.Store(aggregator)
+	s.working.Go(func() { aggregator.Run(run) })
 }
 
 // open returns the store, which may be away.
@@ -200,7 +228,12 @@ func (s *Service) serve(run context.Context, conn *bus.Conn, keeper *streams.Kee
 		Changed: publisher.Changed, Logger: s.logger, Registry: s.registry,
 	})
 	opts := lead.Options{
-		Store: st, Holder: holder(), Eligible: conn.Connected, Work: s.lead, Logger: s.logger, Registry: s.registry,
+		Name: "denylist", Lease: st, Holder: s.holder, Eligible: conn.Connected, Work: s.lead,
+		Ping: func(ctx context.Context) error {
+			_, err := st.Checkpoint(ctx)
+			return err
+		},
+		Logger: s.logger, Registry: s.registry,
 	}
 	if s.db != nil {
 		opts.Prepare = s.db.Prepare

@@ -12,8 +12,15 @@ import (
 func (s *Service) Checks() admin.Checks {
 	return admin.Checks{
 		"denylist_nats": s.natsStatus, "denylist_streams": s.streamsStatus,
-		"denylist_store": s.storeStatus, "denylist_work": s.workStatus,
+		"denylist_store": s.storeStatus, "denylist_work": s.workStatus, "denylist_qos": s.qosStatus,
 	}
+}
+
+func (s *Service) qosStatus() admin.Status {
+	if aggregator := s.aggregator.Load(); aggregator != nil {
+		return aggregator.Status()
+	}
+	return admin.OK
 }
 
 func (s *Service) natsStatus() admin.Status {

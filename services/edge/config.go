@@ -141,5 +141,5 @@ const (
 
 // StopTimeout is how long [Edge.Stop] may take at most.
 func (c Config) StopTimeout() time.Duration {
-	return c.General.ShutdownDelay.Duration() + drainTimeout + cutTimeout + fetchTimeout + flushTimeout + 2*c.Queue.AdmitTimeout.Duration() + 2*adminStop
+	return c.General.ShutdownDelay.Duration() + drainTimeout + cutTimeout + fetchTimeout + 2*flushTimeout + 2*c.Queue.AdmitTimeout.Duration() + 2*adminStop
 }

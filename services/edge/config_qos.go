@@ -45,6 +45,55 @@ type QoS struct {
 	Delay         config.Millis `env:"CCNQ_QOS_ERROR_RESPONSE_DELAY_MS" envDefault:"0" max:"20000" doc:"how long a refusal is held back; at most 1,024 are at a time"`
 	DestroySocket bool          `env:"CCNQ_QOS_DESTROY_SOCKET" envDefault:"true" doc:"close the connection of a refused client, unless it is one of a proxy"`
 	Compat        bool          `env:"CCNQ_QOS_COMPAT" envDefault:"false" doc:"decide as connect-qos 5.7.0 does, defects included"`
+
+	Cluster QoSCluster
+}
+
+// QoSCluster makes the edges count together. The limits of the cluster are used by
+// the edge if they meet in Redis, and by the denylist service if they meet there by
+// way of NATS.
+type QoSCluster struct {
+	Store           string        `env:"CCNQ_QOS_CLUSTER" envDefault:"off" enum:"off,nats,redis" doc:"where edges count together: nowhere, in the denylist service by way of NATS, or in Redis"`
+	Interval        config.Millis `env:"CCNQ_QOS_CLUSTER_SYNC_INTERVAL_MS" envDefault:"2000" min:"100" max:"600000" doc:"how often an edge tells what it let pass, and learns who is above a limit of the cluster"`
+	MaxActors       int           `env:"CCNQ_QOS_CLUSTER_MAX_TRACKED_ACTORS" envDefault:"50000" min:"1" max:"1000000" doc:"hosts, addresses and subnets that are counted for the cluster, so many of each; those with the most requests stay"`
+	IPRate          config.Number `env:"CCNQ_QOS_CLUSTER_MAX_IP_RATE" envDefault:"0" doc:"requests a second of one address over all edges; 0 is no limit"`
+	SubnetRate      config.Number `env:"CCNQ_QOS_CLUSTER_MAX_SUBNET_RATE" envDefault:"0" doc:"requests a second of one subnet over all edges; 0 is no limit"`
+	HostRatio       config.Number `env:"CCNQ_QOS_CLUSTER_MAX_HOST_RATIO" envDefault:"0" doc:"share of all requests of the cluster that one host may have; 0 is no limit"`
+	IPViolation     config.Number `env:"CCNQ_QOS_CLUSTER_MAX_IP_RATE_HOST_VIOLATION" envDefault:"0" doc:"of a host above its share in the cluster refuse only the addresses above this rate at one edge; needs CCNQ_QOS_MIN_IP_RATE; 0 refuses all requests to the host"`
+	SubnetViolation config.Number `env:"CCNQ_QOS_CLUSTER_MAX_SUBNET_RATE_HOST_VIOLATION" envDefault:"0" doc:"the same for subnets; needs CCNQ_QOS_MIN_SUBNET_RATE"`
+	UniqueIPs       config.Number `env:"CCNQ_QOS_CLUSTER_MIN_SUBNET_UNIQUE_IPS" envDefault:"0.5" doc:"addresses of an IPv4 subnet that one edge must have seen before the subnet is refused everywhere: below 1 a share of the subnet, from 1 on a number; 1 lets the rate alone decide"`
+	RedisURL        string        `env:"CCNQ_QOS_CLUSTER_REDIS_URL" secret:"true" doc:"address of Redis or Valkey, redis://user:password@host:port/db, or rediss:// for TLS; addr=host:port after a question mark, once or more, names nodes of a Redis Cluster"`
+	RedisPrefix     string        `env:"CCNQ_QOS_CLUSTER_REDIS_KEY_PREFIX" envDefault:"qos:" doc:"what the keys in Redis begin with"`
+}
+
+// The places where edges count together.
+const (
+	clusterNATS  = "nats"
+	clusterRedis = "redis"
+)
+
+// ClusterOnNATS reports whether edges count together by way of NATS, which needs the
+// denylist service.
+func (c Config) ClusterOnNATS() bool { return c.QoS.Enabled && c.QoS.Cluster.Store == clusterNATS }
+
+// clustered reports whether edges count together.
+func (q QoS) clustered() bool {
+	return q.Cluster.Store == clusterNATS || q.Cluster.Store == clusterRedis
+}
+
+// cluster are the settings of the cluster as package qos takes them, but for the
+// store.
+func (q QoS) cluster() *qos.ClusterOptions {
+	c := q.Cluster
+	options := &qos.ClusterOptions{
+		SyncInterval: c.Interval.Duration(), MaxTrackedActors: c.MaxActors,
+		MaxIPRate: c.IPRate.Float(), MaxSubnetRate: c.SubnetRate.Float(), MaxHostRatio: c.HostRatio.Float(),
+		MaxIPRateHostViolation: c.IPViolation.Float(), MaxSubnetRateHostViolation: c.SubnetViolation.Float(),
+	}
+	if unique := c.UniqueIPs.Float(); !q.Compat {
+		options.MinSubnetUniqueIPs = &unique
+	}
+	return options
 }
 
 // limiter are the settings as package qos takes them.
@@ -83,6 +132,12 @@ func (c *Config) validateQoS() []string {
 	var problems []string
 	if q := c.QoS; q.Enabled && q.FeedsDenylist && !(c.Queue.Enabled && c.Denylist.Enabled) {
 		problems = append(problems, "CCNQ_QOS_FEEDS_DENYLIST: needs CCNQ_QUEUE_ENABLED and CCNQ_QUEUE_DENYLIST_ENABLED")
+	}
+	switch cluster := c.QoS.Cluster; {
+	case cluster.UniqueIPs == 0:
+		problems = append(problems, "CCNQ_QOS_CLUSTER_MIN_SUBNET_UNIQUE_IPS: 0 is not a positive number")
+	case cluster.Store == clusterRedis && cluster.RedisURL == "":
+		problems = append(problems, "CCNQ_QOS_CLUSTER_REDIS_URL: required when CCNQ_QOS_CLUSTER is redis")
 	}
 	options := c.QoS.limiter()
 	options.Lag = noLag{} // starts no goroutine

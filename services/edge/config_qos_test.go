@@ -1,11 +1,15 @@
 package edge
 
 import (
+	"bytes"
+	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ccnq/ccnq/pkg/config"
+	"github.com/ccnq/ccnq/pkg/qos"
 )
 
 // load reads a configuration in which only the given variables are set.
@@ -58,6 +62,9 @@ func TestQoSProblemsNameTheVariable(t *testing.T) {
 		{[]string{"CCNQ_QOS_ERROR_RESPONSE_DELAY_MS=20001"}, `CCNQ_QOS_ERROR_RESPONSE_DELAY_MS: "20001" is not whole milliseconds of at most 20000`},
 		{[]string{"CCNQ_QOS_LAG_SOURCE=node"}, `CCNQ_QOS_LAG_SOURCE: "node" is not one of scheduler, timer, origin`},
 		{[]string{"CCNQ_QOS_MAX_HOST_RATE=-1"}, `CCNQ_QOS_MAX_HOST_RATE: "-1" is not a number of at least 0`},
+		{[]string{"CCNQ_QOS_CLUSTER=redis"}, "CCNQ_QOS_CLUSTER_REDIS_URL: required when CCNQ_QOS_CLUSTER is redis"},
+		{[]string{"CCNQ_QOS_CLUSTER=etcd"}, `CCNQ_QOS_CLUSTER: "etcd" is not one of off, nats, redis`},
+		{[]string{"CCNQ_QOS_CLUSTER_MIN_SUBNET_UNIQUE_IPS=0"}, "CCNQ_QOS_CLUSTER_MIN_SUBNET_UNIQUE_IPS: 0 is not a positive number"},
 		{
 			[]string{"CCNQ_QOS_ENABLED=true", "CCNQ_QOS_FEEDS_DENYLIST=true"},
 			"CCNQ_QOS_FEEDS_DENYLIST: needs CCNQ_QUEUE_ENABLED and CCNQ_QUEUE_DENYLIST_ENABLED",
@@ -75,4 +82,39 @@ func TestQoSProblemsNameTheVariable(t *testing.T) {
 	}
 	_, err := load("CCNQ_QOS_ENABLED=true", "CCNQ_QOS_FEEDS_DENYLIST=true", "CCNQ_QUEUE_ENABLED=true", "CCNQ_QUEUE_RULES_FILE=r")
 	require.NoError(t, err)
+}
+
+// TestQoSClusterSettingsReachTheLimiter has a value of its own in each variable.
+func TestQoSClusterSettingsReachTheLimiter(t *testing.T) {
+	t.Parallel()
+	c, err := load(
+		"CCNQ_QOS_CLUSTER=nats", "CCNQ_QOS_CLUSTER_SYNC_INTERVAL_MS=1000", "CCNQ_QOS_CLUSTER_MAX_TRACKED_ACTORS=7",
+		"CCNQ_QOS_CLUSTER_MAX_IP_RATE=1", "CCNQ_QOS_CLUSTER_MAX_SUBNET_RATE=2", "CCNQ_QOS_CLUSTER_MAX_HOST_RATIO=0.3",
+		"CCNQ_QOS_CLUSTER_MAX_IP_RATE_HOST_VIOLATION=4", "CCNQ_QOS_CLUSTER_MAX_SUBNET_RATE_HOST_VIOLATION=5",
+		"CCNQ_QOS_CLUSTER_MIN_SUBNET_UNIQUE_IPS=6",
+	)
+	require.NoError(t, err)
+	require.False(t, c.ClusterOnNATS(), "the limits are off")
+	require.True(t, c.QoS.clustered())
+	require.Equal(t, &qos.ClusterOptions{
+		SyncInterval: time.Second, MaxTrackedActors: 7, MaxIPRate: 1, MaxSubnetRate: 2, MaxHostRatio: 0.3,
+		MaxIPRateHostViolation: 4, MaxSubnetRateHostViolation: 5, MinSubnetUniqueIPs: new(6.0),
+	}, c.QoS.cluster())
+
+	c, err = load()
+	require.NoError(t, err)
+	require.False(t, c.QoS.clustered())
+	require.Equal(t, &qos.ClusterOptions{
+		SyncInterval: 2 * time.Second, MaxTrackedActors: 50_000, MinSubnetUniqueIPs: new(0.5),
+	}, c.QoS.cluster())
+}
+
+func TestRedisAddressIsSecret(t *testing.T) {
+	t.Parallel()
+	c, err := load("CCNQ_QOS_ENABLED=true", "CCNQ_QOS_CLUSTER=redis", "CCNQ_QOS_CLUSTER_REDIS_URL=http://user:hunter2@host")
+	require.NoError(t, err)
+	var log bytes.Buffer
+	_, err = New(c, Deps{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	require.ErrorContains(t, err, "CCNQ_QOS_CLUSTER_REDIS_URL")
+	require.NotContains(t, err.Error()+log.String(), "hunter2")
 }

@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/ccnq/ccnq/pkg v0.0.0
 	github.com/ccnq/ccnq/pkg/qos v0.0.0
+	github.com/ccnq/ccnq/pkg/qos/redis v0.0.0
 	github.com/dunglas/httpsfv v1.1.2
 	github.com/google/uuid v1.6.0
 	github.com/maypok86/otter/v2 v2.4.0
@@ -39,6 +40,8 @@ require (
 	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.23.0 // indirect
+	github.com/redis/go-redis/v9 v9.23.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/text v0.44.0 // indirect
@@ -51,3 +54,5 @@ replace github.com/ccnq/ccnq/db => ../../db
 replace github.com/ccnq/ccnq/pkg => ../../pkg
 
 replace github.com/ccnq/ccnq/pkg/qos => ../../pkg/qos
+
+replace github.com/ccnq/ccnq/pkg/qos/redis => ../../pkg/qos/redis

@@ -16,7 +16,6 @@ import (
 	"github.com/ccnq/ccnq/pkg/admin"
 	"github.com/ccnq/ccnq/pkg/bus"
 	"github.com/ccnq/ccnq/pkg/clientip"
-	"github.com/ccnq/ccnq/pkg/qos"
 	"github.com/ccnq/ccnq/pkg/rules"
 	"github.com/ccnq/ccnq/pkg/wire"
 	"github.com/ccnq/ccnq/services/edge/internal/admission"
@@ -46,19 +45,18 @@ type Edge struct {
 	logger *slog.Logger
 
 	admin  *admin.Server
-	conn   *bus.Conn
+	id     string    // of this edge in NATS, if it uses that
+	conn   *bus.Conn // nil if nothing needs NATS
 	gate   *admission.Gate
 	blocks *denylist.List
 	outbox *outbox.Outbox
 	proxy  *proxy.Proxy
 	rules  *rules.File
 	server *listen.Server
+	limits limits
 
 	cache      *cache.Cache // nil when it is off
 	cacheRules *rules.File
-
-	limiter *qos.Limiter // nil when the limits are off
-	lag     lagSource
 
 	serving  atomic.Bool
 	stopOnce sync.Once
@@ -102,14 +100,18 @@ func New(cfg Config, deps Deps) (_ *Edge, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("CCNQ_UPSTREAM_URL: %w", err)
 	}
+	if err := e.connect(deps); err != nil {
+		return nil, err
+	}
+	limits, err := e.newQoS(registry)
+	if err != nil {
+		return nil, err
+	}
 	queue, err := e.newQueue(deps, registry)
 	if err != nil {
 		return nil, err
 	}
-	limits, err := e.newQoS()
-	if err != nil {
-		return nil, err
-	}
+	e.newOutbox(registry)
 	if err := e.newCache(registry); err != nil {
 		return nil, err
 	}
@@ -180,6 +182,9 @@ func (e *Edge) Checks() admin.Checks {
 			return admin.OK
 		}
 	}
+	if e.limits.syncs != nil {
+		checks["qos"] = e.limits.status
+	}
 	if e.gate != nil {
 		checks["queue"] = func() admin.Status {
 			if reason := e.gate.Degraded(); reason != "" {
@@ -191,8 +196,40 @@ func (e *Edge) Checks() admin.Checks {
 	return checks
 }
 
+// connect connects to NATS if anything needs it.
+func (e *Edge) connect(deps Deps) (err error) {
+	if !e.cfg.Queue.Enabled && !e.cfg.ClusterOnNATS() {
+		return nil
+	}
+	e.id = e.cfg.General.edgeID()
+	options := e.cfg.NATS.Options("ccnq-edge "+e.id, deps.Logger)
+	if deps.NATS != nil {
+		options = *deps.NATS
+	}
+	if options.UserFile == "" { // else the user's, which is the id if each edge has a user of its own
+		options.InboxPrefix = wire.InboxPrefix(e.id)
+	}
+	e.conn, err = bus.Connect(options)
+	return err
+}
+
+// newOutbox makes the outbox of denials, if there is NATS and they are wanted.
+func (e *Edge) newOutbox(registry *prometheus.Registry) {
+	if e.conn == nil || !e.cfg.Denylist.Enabled {
+		return
+	}
+	e.outbox = outbox.New(outbox.Options{
+		EdgeID:     e.id,
+		Dir:        filepath.Join(e.cfg.General.DataDir, "outbox"),
+		MaxBytes:   e.cfg.Denylist.OutboxMaxBytes,
+		Publish:    e.publish,
+		Registerer: registry,
+		Logger:     e.logger,
+	})
+}
+
 // newQueue makes the queue stage, or returns nil when the queue is off: then
-// neither NATS nor a coordinator is needed.
+// no coordinator is needed.
 func (e *Edge) newQueue(deps Deps, registry *prometheus.Registry) (*gateway.Queue, error) {
 	q := e.cfg.Queue
 	if !q.Enabled {
@@ -208,19 +245,8 @@ func (e *Edge) newQueue(deps Deps, registry *prometheus.Registry) (*gateway.Queu
 	if e.rules.Current().Empty() {
 		deps.Logger.Warn("the queue is on and its ruleset matches nothing", "file", q.RulesFile)
 	}
-	id := e.cfg.General.edgeID()
-	natsOpts := e.cfg.NATS.Options("ccnq-edge "+id, deps.Logger)
-	if deps.NATS != nil {
-		natsOpts = *deps.NATS
-	}
-	if natsOpts.UserFile == "" { // else the user's, which is the id if each edge has a user of its own
-		natsOpts.InboxPrefix = wire.InboxPrefix(id)
-	}
-	if e.conn, err = bus.Connect(natsOpts); err != nil {
-		return nil, err
-	}
 	e.gate = admission.New(admission.Options{
-		EdgeID:         id,
+		EdgeID:         e.id,
 		Conn:           e.conn,
 		AdmitTimeout:   q.AdmitTimeout.Duration(),
 		PendingTimeout: q.Pending.Duration(),
@@ -234,16 +260,8 @@ func (e *Edge) newQueue(deps Deps, registry *prometheus.Registry) (*gateway.Queu
 	})
 	if e.cfg.Denylist.Enabled {
 		e.blocks = denylist.New(denylist.Options{Conn: e.conn, Registerer: registry, Logger: deps.Logger})
-		e.outbox = outbox.New(outbox.Options{
-			EdgeID:     id,
-			Dir:        filepath.Join(e.cfg.General.DataDir, "outbox"),
-			MaxBytes:   e.cfg.Denylist.OutboxMaxBytes,
-			Publish:    e.publish,
-			Registerer: registry,
-			Logger:     deps.Logger,
-		})
 	}
-	e.logger.Info("the queue is on", "edge", id, "mode", q.Mode, "fallback", q.Fallback)
+	e.logger.Info("the queue is on", "edge", e.id, "mode", q.Mode, "fallback", q.Fallback)
 	stage := &gateway.Queue{
 		Gate:     e.gate,
 		Methods:  q.Methods,
@@ -279,11 +297,16 @@ func (e *Edge) start(ctx context.Context) error {
 			return err
 		}
 	}
-	if e.cfg.Denylist.Enabled && e.conn != nil {
+	if e.blocks != nil {
 		if err := e.blocks.Start(); err != nil {
 			return err
 		}
+	}
+	if e.outbox != nil {
 		e.outbox.Start()
+	}
+	if err := e.limits.start(); err != nil {
+		return err
 	}
 	addr, err := e.server.Start()
 	if err != nil {
@@ -354,17 +377,21 @@ func (e *Edge) stop(ctx context.Context) {
 		e.gate.Stop(giveBack)
 		cancel()
 	}
+	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	defer cancel()
+	e.limits.flush(flush)
 	if e.outbox != nil {
-		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 		e.outbox.Stop(flush)
+	}
+	if e.blocks != nil {
 		e.blocks.Stop()
-		cancel()
 	}
 	e.release()
 }
 
 // release closes whatever was opened.
 func (e *Edge) release() {
+	e.limits.close()
 	if e.conn != nil {
 		e.conn.Close()
 	}
@@ -377,12 +404,6 @@ func (e *Edge) release() {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = e.cache.Stop(ended) // after stop there is nothing left to do
-	}
-	if e.limiter != nil {
-		_ = e.limiter.Close()
-	}
-	if e.lag != nil {
-		_ = e.lag.Close()
 	}
 	if e.proxy != nil {
 		e.proxy.Close()

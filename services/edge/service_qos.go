@@ -1,18 +1,42 @@
 package edge
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ccnq/ccnq/pkg/admin"
 	"github.com/ccnq/ccnq/pkg/qos"
+	"github.com/ccnq/ccnq/pkg/qos/redis"
 	"github.com/ccnq/ccnq/services/edge/internal/gateway"
+	"github.com/ccnq/ccnq/services/edge/internal/qoscluster"
 )
 
-// violationLasts is how long a host above its share stays so, see package qos.
-const violationLasts = time.Minute
+const (
+	// violationLasts is how long a host above its share stays so, see package qos.
+	violationLasts = time.Minute
+	// The rates of one host that connect-qos has by default.
+	seedMinHostRate = 20
+	seedMaxHostRate = 40
+)
 
-// newQoS makes the qos stage, or returns nil when it is off. It needs neither NATS
-// nor the queue.
-func (e *Edge) newQoS() (*gateway.QoS, error) {
+// limits are the parts of the load-aware limits that the edge made, and must start
+// and end.
+type limits struct {
+	limiter *qos.Limiter
+	lag     io.Closer
+	nats    *qoscluster.Store // nil unless edges count together by way of NATS
+	redis   io.Closer         // nil unless they do in Redis
+	syncs   *qoscluster.Observer
+}
+
+// newQoS makes the qos stage, or returns nil when it is off. Without a cluster on
+// NATS it needs no connection.
+func (e *Edge) newQoS(registry *prometheus.Registry) (*gateway.QoS, error) {
 	cfg := e.cfg.QoS
 	if !cfg.Enabled {
 		return nil, nil
@@ -24,34 +48,97 @@ func (e *Edge) newQoS() (*gateway.QoS, error) {
 	}
 	switch cfg.LagSource {
 	case "timer":
-		e.lag = qos.NewTimerLag()
+		lag := qos.NewTimerLag()
+		options.Lag, e.limits.lag = lag, lag
 	case "origin":
 		stage.OriginLag = qos.NewOriginLag()
-		e.lag = stage.OriginLag
+		options.Lag, e.limits.lag = stage.OriginLag, stage.OriginLag
 	default:
-		e.lag = qos.NewSchedulerLag()
+		lag := qos.NewSchedulerLag()
+		options.Lag, e.limits.lag = lag, lag
 	}
-	options.Lag = e.lag
-	var err error
-	if e.limiter, err = qos.New(options); err != nil {
-		return nil, err
+	if cfg.clustered() {
+		store, err := e.newClusterStore()
+		if err != nil {
+			return nil, err
+		}
+		e.limits.syncs = qoscluster.NewObserver(e.logger, registry)
+		options.Cluster = cfg.cluster()
+		options.Cluster.Store = store
+		options.Cluster.OnSync, options.Cluster.OnError = e.limits.syncs.OnSync, e.limits.syncs.OnError
+		// Hits count for two windows there, and lists are known a sync later.
+		stage.RetryAfter = 2*cfg.MaxAge.Duration() + 2*cfg.Cluster.Interval.Duration()
+		stage.RetryViolation = max(stage.RetryViolation, stage.RetryAfter)
 	}
-	stage.Limiter = e.limiter
+	limiter, err := qos.New(options)
+	if err != nil {
+		return nil, errors.New(qosProblem(err))
+	}
+	e.limits.limiter, stage.Limiter = limiter, limiter
+	if cfg.clustered() {
+		e.limits.syncs.Watch(limiter)
+	}
 	if cfg.MinHostRate == seedMinHostRate && cfg.MaxHostRate == seedMaxHostRate {
 		stage.Hosts = gateway.NewHostSpread(e.logger, cfg.MaxHostRate.Float())
 	}
-	e.logger.Info("the load-aware limits are on", "mode", cfg.Mode, "lag_source", cfg.LagSource)
+	e.logger.Info("the load-aware limits are on", "mode", cfg.Mode, "lag_source", cfg.LagSource, "cluster", cfg.Cluster.Store)
 	return stage, nil
 }
 
-// The rates of one host that connect-qos has by default.
-const (
-	seedMinHostRate = 20
-	seedMaxHostRate = 40
-)
+// newClusterStore makes what the edges of a cluster count with.
+func (e *Edge) newClusterStore() (qos.ClusterStore, error) {
+	cfg := e.cfg.QoS.Cluster
+	if cfg.Store == clusterNATS {
+		e.limits.nats = qoscluster.New(qoscluster.Options{EdgeID: e.id, Conn: e.conn, Logger: e.logger})
+		return e.limits.nats, nil
+	}
+	client, err := redis.Open(cfg.RedisURL)
+	if err != nil {
+		return nil, fmt.Errorf("CCNQ_QOS_CLUSTER_REDIS_URL: %w", err)
+	}
+	e.limits.redis = client
+	store, err := redis.New(client, cfg.RedisPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("CCNQ_QOS_CLUSTER_REDIS_KEY_PREFIX: %w", err)
+	}
+	return store, nil
+}
 
-// lagSource is a source that the edge made and must close.
-type lagSource interface {
-	qos.Lag
-	Close() error
+// start begins to hear of the cluster's lists.
+func (l *limits) start() error {
+	if l.nats == nil {
+		return nil
+	}
+	return l.nats.Start(l.limiter.SetBlocklists)
+}
+
+// flush tells the cluster what was tracked since the last sync, as far as ctx lets
+// it.
+func (l *limits) flush(ctx context.Context) {
+	if l.limiter != nil {
+		l.limiter.Sync(ctx)
+	}
+}
+
+// close ends everything that was made.
+func (l *limits) close() {
+	if l.limiter != nil {
+		_ = l.limiter.Close()
+	}
+	if l.nats != nil {
+		l.nats.Stop()
+	}
+	for _, c := range []io.Closer{l.redis, l.lag} {
+		if c != nil {
+			_ = c.Close()
+		}
+	}
+}
+
+// status is degraded while this edge counts alone although it should not.
+func (l *limits) status() admin.Status {
+	if err := l.syncs.Err(); err != nil {
+		return admin.Degraded("the last known lists of the cluster are in force: " + err.Error())
+	}
+	return admin.OK
 }

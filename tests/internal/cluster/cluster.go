@@ -226,20 +226,35 @@ func (c *Cluster) StartCoordinator(t testing.TB, settings Settings) *Coordinator
 // StartDenylist starts a denylist service. It returns once it is ready.
 func (c *Cluster) StartDenylist(t testing.TB) {
 	t.Helper()
-	log := &Log{}
-	var cfg denylist.Config
-	require.NoError(t, config.Load(c.settings.With(c.user("denylist")).Environ(), &cfg))
-	d := denylist.New(cfg, denylist.Deps{Logger: log.Logger()})
-	require.NoError(t, d.Start(t.Context()))
-	t.Cleanup(func() {
-		stop(t, d)
-		log.showIfFailed(t, "denylist")
-	})
-	admin := "http://" + loopback(d.Addr())
+	d := StartDenylist(t, c.settings.With(c.user("denylist")))
 	await.True(t, "the denylist is ready", func() bool {
-		r, ok := scrape.Ready(t, admin)
+		r, ok := scrape.Ready(t, d.Admin)
 		return ok && r.Ready
 	})
+}
+
+// Denylist is a running denylist service.
+type Denylist struct {
+	*denylist.Service
+	Admin string
+	Log   *Log
+}
+
+// StartDenylist starts a denylist service that belongs to no cluster, and does not
+// wait for it.
+func StartDenylist(t testing.TB, settings Settings) *Denylist {
+	t.Helper()
+	d := &Denylist{Log: &Log{}}
+	var cfg denylist.Config
+	require.NoError(t, config.Load(settings.Environ(), &cfg))
+	d.Service = denylist.New(cfg, denylist.Deps{Logger: d.Log.Logger()})
+	require.NoError(t, d.Start(t.Context()))
+	t.Cleanup(func() {
+		stop(t, d.Service)
+		d.Log.showIfFailed(t, "denylist")
+	})
+	d.Admin = "http://" + loopback(d.Addr())
+	return d
 }
 
 // SQL runs a statement as an operator does.

@@ -1,9 +1,9 @@
-// Package lead keeps one of several processes at work: whoever holds the row of
-// the leader in the store.
+// Package lead keeps one of several processes at work: whoever holds the lease in
+// a store.
 //
 // # State
 //
-// The store decides who leads, by its own clock (store.Store.Lead). A process
+// The store decides who leads, by its own clock ([Lease]). A process
 // that leads renews that each second; one that does not asks twice a second, so
 // that a leader which says nothing more is replaced within five seconds. What
 // this package knows may be late by one such call.

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/ccnq/ccnq/services/denylist/internal/store"
 )
 
 const (
@@ -25,13 +23,27 @@ const (
 	prepareTimeout = 2 * time.Minute
 )
 
+// Lease is what decides who leads.
+type Lease interface {
+	// Lead makes holder the leader for length from now, or renews that, unless
+	// another holder leads. The epoch grows whenever the holder changes.
+	Lead(ctx context.Context, holder string, length time.Duration) (epoch int64, ok bool, err error)
+	// Resign ends the leadership of the epoch at once, if it is the current one.
+	Resign(ctx context.Context, epoch int64) error
+}
+
 // Options say who campaigns, and for what.
 type Options struct {
-	Store store.Store
+	// Name tells the metrics of this leadership from those of others.
+	Name  string
+	Lease Lease
 	// Holder is unique for this process.
 	Holder string
 	// Eligible says whether the process can do the work at all.
 	Eligible func() bool
+	// Ping finds out whether the store can be reached, while the process is not
+	// eligible.
+	Ping func(context.Context) error
 	// Prepare makes the store usable, at first and after each failure; it fails
 	// while the store is away. Nil means that nothing has to be done.
 	Prepare func(context.Context) error
@@ -74,11 +86,11 @@ type Candidate struct {
 // New returns a candidate that does nothing yet.
 func New(opts Options) *Candidate {
 	c := &Candidate{opts: opts, terms: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "ccnq_denylist_terms_total",
+		Name: "ccnq_" + opts.Name + "_terms_total",
 		Help: "How often this process became the leader.",
 	})}
 	flag := func(name, help string, value *atomic.Bool) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ccnq_" + opts.Name + name, Help: help}, func() float64 {
 			if value.Load() {
 				return 1
 			}
@@ -86,8 +98,8 @@ func New(opts Options) *Candidate {
 		})
 	}
 	opts.Registry.MustRegister(c.terms,
-		flag("ccnq_denylist_leader", "1 while this process leads.", &c.leads),
-		flag("ccnq_denylist_store_up", "1 while the store can be reached.", &c.up))
+		flag("_leader", "1 while this process leads.", &c.leads),
+		flag("_store_up", "1 while the store that decides who leads can be reached.", &c.up))
 	return c
 }
 
@@ -132,14 +144,13 @@ func (c *Candidate) campaign(ctx context.Context) {
 func (c *Candidate) ask(ctx context.Context) (int64, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return c.opts.Store.Lead(ctx, c.opts.Holder, length)
+	return c.opts.Lease.Lead(ctx, c.opts.Holder, length)
 }
 
 func (c *Candidate) ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err := c.opts.Store.Checkpoint(ctx)
-	return err
+	return c.opts.Ping(ctx)
 }
 
 // judge draws the conclusion from the result of a call, and reports whether
@@ -186,7 +197,7 @@ func (c *Candidate) lead(ctx context.Context, epoch int64, asked time.Time) {
 	resign, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	// If it fails, the others wait for the end of the term.
-	_ = c.opts.Store.Resign(resign, epoch)
+	_ = c.opts.Lease.Resign(resign, epoch)
 }
 
 // hold renews the term until it must end.

@@ -52,7 +52,11 @@ func join(t *testing.T, st store.Store, holder string) *member {
 	m := &member{gate: &gate{Store: st}}
 	m.eligible.Store(true)
 	m.Candidate = New(Options{
-		Store: m.gate, Holder: holder, Eligible: m.eligible.Load, Logger: slog.New(slog.DiscardHandler),
+		Name: "test", Lease: m.gate, Holder: holder, Eligible: m.eligible.Load, Logger: slog.New(slog.DiscardHandler),
+		Ping: func(ctx context.Context) error {
+			_, err := st.Checkpoint(ctx)
+			return err
+		},
 		Prepare: func(context.Context) error { m.prepared.Add(1); return nil },
 		Work: func(ctx context.Context, term *Term) {
 			m.term.Store(term)

@@ -59,7 +59,7 @@ func (f *fixture) lead() *lead.Term {
 	ctx, cancel := context.WithCancel(f.ctx())
 	done := make(chan struct{})
 	candidate := lead.New(lead.Options{
-		Store: f.store, Holder: "test", Eligible: func() bool { return true }, Logger: slog.New(slog.DiscardHandler),
+		Name: "test", Lease: f.store, Holder: "test", Eligible: func() bool { return true }, Logger: slog.New(slog.DiscardHandler),
 		Registry: prometheus.NewRegistry(),
 		Work: func(ctx context.Context, term *lead.Term) {
 			terms <- term

@@ -35,7 +35,9 @@ type Options struct {
 	// MaxAge is how long events are kept, MaxBytes how many of them.
 	MaxAge   time.Duration
 	MaxBytes int64
-	Logger   *slog.Logger
+	// More are streams that are kept besides those of the events.
+	More   []bus.StreamSpec
+	Logger *slog.Logger
 }
 
 // Keeper makes the streams. It is safe for concurrent use.
@@ -136,7 +138,7 @@ func (k *Keeper) note(err error) {
 
 // ensure makes everything.
 func (k *Keeper) ensure(ctx context.Context) error {
-	for _, spec := range []bus.StreamSpec{k.events(), refusals} {
+	for _, spec := range append([]bus.StreamSpec{k.events(), refusals}, k.opts.More...) {
 		if _, err := bus.EnsureStream(ctx, k.opts.Conn, spec); err != nil {
 			return err
 		}
