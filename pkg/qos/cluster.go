@@ -89,6 +89,7 @@ func (b *Batch) Empty() bool {
 // Hits is how often a key was tracked.
 type Hits struct {
 	// Key is an address, the first address of a subnet, or a host, as it is counted.
+	// Addresses are in canonical text (RFC 5952); with Compat they may be any text.
 	Key string
 	N   int64
 }

@@ -172,18 +172,22 @@ func (m *member) take() *Batch {
 	}
 	hosts, ips := m.limiter.hosts.takeHits(since, false), m.limiter.ips.takeHits(since, false)
 	subnets := m.limiter.subnets.takeHits(since, roll)
-	b.Total, b.Hosts, b.IPs = hosts.total, texts(hosts.hits), texts(ips.hits)
-	b.Subnets = texts(subnets.hits)
+	b.Total, b.Hosts = hosts.total, texts(hosts.hits, true)
+	b.IPs, b.Subnets = texts(ips.hits, m.limits.Compat), texts(subnets.hits, m.limits.Compat)
 	if m.limits.MaxSubnetRate > 0 && m.limits.RequiredIPs > 1 {
-		b.UniqueIPs = texts(subnets.unique)
+		b.UniqueIPs = texts(subnets.unique, m.limits.Compat)
 	}
 	return b
 }
 
-func texts(taken []keyHits) []Hits {
-	hits := make([]Hits, len(taken))
-	for i, h := range taken {
-		hits[i] = Hits{h.key.String(), h.n}
+// texts writes keys as texts. Unless all are wanted, those that are no address are left out: what
+// is unknown is not the same client on every node.
+func texts(taken []keyHits, all bool) []Hits {
+	hits := make([]Hits, 0, len(taken))
+	for _, h := range taken {
+		if all || h.key.text == addrText {
+			hits = append(hits, Hits{h.key.String(), h.n})
+		}
 	}
 	return hits
 }
@@ -221,9 +225,9 @@ func (l *Limiter) AddHits(kind Kind, text string, n int64) {
 }
 
 // SetBlocklists replaces the blocklists of the cluster. It is for a store that is
-// told of new lists. It does nothing without Options.Cluster.
+// told of new lists. It does nothing without Options.Cluster, or if lists is nil.
 func (l *Limiter) SetBlocklists(lists *Blocklists) {
-	if l.cluster != nil {
+	if l.cluster != nil && lists != nil {
 		l.cluster.set(lists)
 	}
 }

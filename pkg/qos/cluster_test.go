@@ -92,6 +92,8 @@ func TestClusterCountsWhatIsTracked(t *testing.T) {
 	require.False(t, l.IsBadIP("2001:db8::2", false))
 	require.False(t, l.IsBadSubnet("2001:db8::1", true))
 	require.False(t, l.IsBadHost("b.example", true))
+	require.False(t, l.IsBadIP("no address", true))
+	require.False(t, l.IsBadSubnet("no address", true))
 	l.Sync(t.Context())
 	batches := store.taken()
 	require.Len(t, batches, 1)

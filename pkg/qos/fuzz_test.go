@@ -146,3 +146,25 @@ func FuzzForwardedFor(f *testing.F) {
 		}
 	})
 }
+
+// FuzzBlocklists: keys come from a store that others write to.
+func FuzzBlocklists(f *testing.F) {
+	for _, seed := range []string{"192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1", "fe80::1%eth0", "unknown", "", "a.example", "\x00"} {
+		f.Add(seed, false)
+		f.Add(seed, true)
+	}
+	f.Fuzz(func(t *testing.T, text string, compat bool) {
+		l, _, _ := newMember(t, unlimitedHosts(Options{Compat: compat, HostWhitelist: []string{}}), ClusterOptions{})
+		l.SetBlocklists(nil)
+		l.SetBlocklists(&Blocklists{IPs: []string{text}})
+		addr, err := netip.ParseAddr(text)
+		reason := l.Decide(l.NewActor("a.example", addr))
+		// An address that is listed in canonical text is blocked, and so is the unknown one.
+		if err == nil && addr.String() == text || err != nil && text == unknown {
+			require.Equal(t, BadIP, reason)
+		}
+		l.SetBlocklists(&Blocklists{Hosts: []string{text}, Subnets: []string{text}})
+		require.Contains(t, []Reason{Pass, HostViolation, BadSubnet}, l.Decide(l.NewActor(text, addr)))
+		require.Equal(t, []string{text}, l.Blocklists().Hosts)
+	})
+}

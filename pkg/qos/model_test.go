@@ -22,6 +22,33 @@ type model struct {
 	now                      int64
 	lag                      float64
 	uniqueIPs, maxAge, nSize int
+
+	// Of the cluster.
+	lists                      Blocklists
+	clusterIPOver, clusterOver float64
+	most                       int // keys
+	told                       modelBatch
+}
+
+// modelBatch is what the cluster is told: by kind and key.
+type modelBatch struct {
+	hits  [3]map[string]int64
+	total int64
+}
+
+func newModelBatch() modelBatch {
+	return modelBatch{hits: [3]map[string]int64{{}, {}, {}}}
+}
+
+// tell counts hits for the cluster.
+func (d *model) tell(kind Kind, k string, n int64) {
+	if kind == Host {
+		d.told.total += n
+	}
+	hits := d.told.hits[kind]
+	if hits[k] > 0 || len(hits) < d.most {
+		hits[k] += n
+	}
 }
 
 // modelList is the histories of one kind, most recently used first.
@@ -91,8 +118,17 @@ func (d *model) bad(l *modelList, k string, low, high float64, gated bool) bool 
 	return len(distinct) >= d.uniqueIPs
 }
 
-func (d *model) track(l *modelList, k, who string) {
-	if slices.Contains(l.whitelist, k) || l.min == 0 {
+func (d *model) list(kind Kind) *modelList {
+	return map[Kind]*modelList{Host: &d.host, IP: &d.ip, Subnet: &d.subnet}[kind]
+}
+
+func (d *model) track(kind Kind, k, who string) {
+	l := d.list(kind)
+	if slices.Contains(l.whitelist, k) {
+		return
+	}
+	d.tell(kind, k, 1)
+	if l.min == 0 {
 		return
 	}
 	l.use(k)
@@ -149,36 +185,52 @@ func (d *model) decide(a modelActor) Reason {
 	if badHost {
 		return BadHost
 	}
+	if slices.Contains(d.lists.Hosts, a.host) && d.violationHolds(a, d.clusterIPOver, d.clusterOver) {
+		return HostViolation
+	}
 	if badIP {
 		return BadIP
 	}
 	if badSubnet {
 		return BadSubnet
 	}
-	if slices.Contains(d.violations(), a.host) {
-		holds := d.ipOverride == 0 && d.netOverride == 0
-		if v := d.ipOverride; v != 0 {
-			low := math.Min(v, d.ip.min)
-			holds = holds || d.bad(&d.ip, a.ip, low, math.Max(v, low), false)
-		}
-		if v := d.netOverride; v != 0 && !holds {
-			low := math.Min(v, d.subnet.min)
-			holds = d.bad(&d.subnet, a.subnet, low, math.Max(v, low), a.who != "")
-		}
-		if holds {
-			return HostViolation
-		}
+	if slices.Contains(d.lists.IPs, a.ip) {
+		return BadIP
+	}
+	if slices.Contains(d.lists.Subnets, a.subnet) && !slices.Contains(d.subnet.whitelist, a.subnet) {
+		return BadSubnet
+	}
+	if slices.Contains(d.violations(), a.host) && d.violationHolds(a, d.ipOverride, d.netOverride) {
+		return HostViolation
 	}
 	d.trackRatio(a.host)
-	d.track(&d.host, a.host, "")
-	d.track(&d.ip, a.ip, "")
-	d.track(&d.subnet, a.subnet, a.who)
+	d.track(Host, a.host, "")
+	d.track(IP, a.ip, "")
+	d.track(Subnet, a.subnet, a.who)
 	return Pass
+}
+
+// violationHolds is what overrides leave of a violation.
+func (d *model) violationHolds(a modelActor, ipOverride, netOverride float64) bool {
+	if ipOverride == 0 && netOverride == 0 {
+		return true
+	}
+	if v := ipOverride; v != 0 {
+		low := math.Min(v, d.ip.min)
+		if d.bad(&d.ip, a.ip, low, math.Max(v, low), false) {
+			return true
+		}
+	}
+	if v := netOverride; v != 0 {
+		low := math.Min(v, d.subnet.min)
+		return d.bad(&d.subnet, a.subnet, low, math.Max(v, low), a.who != "")
+	}
+	return false
 }
 
 // query is one of the isBad queries; who is the asking address, if it is known.
 func (d *model) query(kind Kind, k, who string, track bool) bool {
-	l := map[Kind]*modelList{Host: &d.host, IP: &d.ip, Subnet: &d.subnet}[kind]
+	l := d.list(kind)
 	if d.bad(l, k, l.min, l.max, who != "") {
 		return true
 	}
@@ -186,7 +238,7 @@ func (d *model) query(kind Kind, k, who string, track bool) bool {
 		if kind == Host {
 			d.trackRatio(k)
 		}
-		d.track(l, k, who)
+		d.track(kind, k, who)
 	}
 	return false
 }

@@ -94,7 +94,10 @@ func compareWithModel(t *rapid.T, keys keyed, compat bool) {
 		share:      rapid.SampledFrom([]float64{0, 0.003, 0.01, 0.02, 0.05}).Draw(t, "max host ratio"),
 		uniqueIPs:  rapid.IntRange(1, 5).Draw(t, "unique addresses"),
 		ipOverride: drawOverride(t, "ip override"), netOverride: drawOverride(t, "subnet override"),
+		clusterIPOver: drawOverride(t, "cluster ip override"), clusterOver: drawOverride(t, "cluster subnet override"),
+		most: rapid.IntRange(1, 8).Draw(t, "most tracked actors"), told: newModelBatch(),
 	}
+	store := &board{}
 	for _, l := range []*modelList{&d.host, &d.ip, &d.subnet} {
 		l.hits = make(map[string][]modelHit)
 		l.min, l.max = drawRates(t)
@@ -111,9 +114,14 @@ func compareWithModel(t *rapid.T, keys keyed, compat bool) {
 		MaxHostRatio: d.share, MaxIPRateHostViolation: d.ipOverride, MaxSubnetRateHostViolation: d.netOverride,
 		HistorySize: &d.nSize, MaxAge: new(duration(float64(d.maxAge))),
 		HostWhitelist: append([]string{}, d.host.whitelist...), IPWhitelist: d.ip.whitelist, SubnetWhitelist: d.subnet.whitelist,
+		Cluster: &ClusterOptions{
+			Store: store, SyncInterval: time.Hour, MaxTrackedActors: d.most,
+			MaxIPRateHostViolation: d.clusterIPOver, MaxSubnetRateHostViolation: d.clusterOver,
+		},
 		Compat: compat, Lag: w, Now: w.Now,
 	})
 	require.NoError(t, err)
+	defer l.Close()
 	pauses := rapid.SampledFrom([]int64{0, 0, 1, 1, 5, 40, 127, 128, 129, 1001, 30_000, 60_000, 60_001})
 	lags := rapid.SampledFrom([]float64{0, 0, 0, 70, 71, 150, 299, 300, 5000})
 	for i := range rapid.IntRange(1, 400).Draw(t, "steps") {
@@ -123,12 +131,53 @@ func compareWithModel(t *rapid.T, keys keyed, compat bool) {
 		w.lag.Store(int64(d.lag) * int64(time.Millisecond))
 		what, want, got := step(t, l, d, keys)
 		require.Equal(t, want, got, "step %d at %d ms: %s", i, d.now, what)
+		switch rapid.IntRange(0, 30).Draw(t, "cluster") {
+		case 0:
+			d.lists = drawLists(t, keys)
+			l.SetBlocklists(&d.lists)
+		case 1:
+			l.Sync(t.Context())
+			requireTold(t, d, store)
+		}
 	}
+	l.Sync(t.Context())
+	requireTold(t, d, store)
 	require.Equal(t, append([]string{}, d.host.order...), l.hosts.keys(), "hosts")
 	require.Equal(t, append([]string{}, d.ip.order...), l.ips.keys(), "addresses")
 	require.Equal(t, append([]string{}, d.subnet.order...), l.subnets.keys(), "subnets")
 	require.Equal(t, d.violations(), l.inViolation(), "violations")
 	requireBounded(t, l)
+}
+
+func drawLists(t *rapid.T, keys keyed) Blocklists {
+	var lists Blocklists
+	for range rapid.IntRange(0, 3).Draw(t, "blocked") {
+		ip := rapid.SampledFrom(keys.ips).Draw(t, "blocked address")
+		switch rapid.IntRange(0, 2).Draw(t, "kind") {
+		case 0:
+			lists.IPs = append(lists.IPs, ip.ip)
+		case 1:
+			lists.Subnets = append(lists.Subnets, ip.subnet)
+		case 2:
+			lists.Hosts = append(lists.Hosts, rapid.SampledFrom(keys.hosts).Draw(t, "host in violation").host)
+		}
+	}
+	return lists
+}
+
+// requireTold compares what the cluster was told.
+func requireTold(t *rapid.T, d *model, store *board) {
+	got := newModelBatch()
+	for _, b := range store.taken() {
+		for kind, hits := range [][]Hits{Host: b.Hosts, IP: b.IPs, Subnet: b.Subnets} {
+			for _, h := range hits {
+				got.hits[kind][h.Key] += h.N
+			}
+		}
+		got.total += b.Total
+	}
+	require.Equal(t, d.told, got, "at %d ms", d.now)
+	d.told = newModelBatch()
 }
 
 // step asks both the same.
