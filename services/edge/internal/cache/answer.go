@@ -3,6 +3,7 @@ package cache
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -16,6 +17,18 @@ var (
 	xMiss   = []string{"MISS"}
 	xBypass = []string{"BYPASS"}
 )
+
+// cacheStatus is a list: every cache on the way adds to it, the one next to the
+// client last (RFC 9211 section 2).
+const cacheStatus = "Cache-Status"
+
+// behind returns the members that other caches have added, and then this one's.
+func behind(others, own []string) []string {
+	if len(others) == 0 {
+		return own
+	}
+	return append(slices.Clip(others), own...)
+}
 
 // fieldOf returns the value of X-Cache for a word.
 func (w Word) field() []string {
@@ -34,7 +47,7 @@ func (w Word) field() []string {
 func setStatus(w http.ResponseWriter, word Word, status rfc9111.CacheStatus) {
 	h := w.Header()
 	h["X-Cache"] = word.field()
-	h["Cache-Status"] = []string{status.String()}
+	h[cacheStatus] = []string{status.String()}
 }
 
 // hit answers from what is stored, without asking anybody.
@@ -62,7 +75,7 @@ func (c *Cache) answer(
 	text := string(b)
 	values := [3]string{text[:age], text[age:end], text[end:]}
 	h["Age"] = values[0:1:1]
-	h["Cache-Status"] = values[1:2:2]
+	h[cacheStatus] = behind(res.Header[cacheStatus], values[1:2:2])
 	h["X-Cache"] = word.field()
 
 	result := Result{End: Answered, Word: word, Status: res.Status}

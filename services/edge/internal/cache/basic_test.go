@@ -60,3 +60,38 @@ func TestBypass(t *testing.T) {
 	s.ask(http.MethodOptions, "/a").is(t, "BYPASS", "fwd=bypass")
 	require.EqualValues(t, 2, s.asked.Load())
 }
+
+// TestCacheStatusOfOthers: what other caches have said stays, and this one's word comes last (RFC 9211 section 2).
+func TestCacheStatusOfOthers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil)
+	g := newGate()
+	t.Cleanup(g.open)
+	s.answer(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=60")
+		w.Header().Add("Cache-Status", "inner; hit")
+		w.Header().Add("Cache-Status", "outer; fwd=miss")
+		if r.URL.Path != "/shared" || g.wait(r) {
+			_, _ = io.WriteString(w, "page")
+		}
+	})
+	check := func(r reply, own string) {
+		t.Helper()
+		require.NoError(t, r.err)
+		lines := r.Header["Cache-Status"]
+		require.Len(t, lines, 3)
+		require.Equal(t, []string{"inner; hit", "outer; fwd=miss"}, lines[:2])
+		require.Contains(t, lines[2], own)
+	}
+	all := s.herd(3, "/shared")
+	s.following(3)
+	g.open()
+	for _, one := range all {
+		check(receive(t, one), "ccnq; fwd=uri-miss")
+	}
+	check(s.get("/shared"), "ccnq; hit")
+	check(s.get("/shared", "Range: bytes=0-1"), "ccnq; hit")
+	check(s.get("/alone", "Range: bytes=0-1"), "ccnq; fwd=partial; ttl=")
+	check(s.get("/alone"), "ccnq; hit")
+	check(s.ask(http.MethodPost, "/alone"), "ccnq; fwd=method")
+}

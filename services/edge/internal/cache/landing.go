@@ -57,7 +57,11 @@ func (l *landing) writeFields(h http.Header, follows bool) {
 		}
 	}
 	for name, values := range fields {
-		if name != "X-Cache" && name != "Cache-Status" { // those are this cache's own
+		switch name {
+		case "X-Cache": // this cache's own
+		case cacheStatus:
+			h[name] = behind(values, h[name])
+		default:
 			h[name] = values
 		}
 	}

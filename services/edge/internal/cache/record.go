@@ -97,10 +97,15 @@ func (rec *Recording) WriteHeader(status int) {
 func (rec *Recording) decide(status int) {
 	c, q := rec.cache, rec.q
 	h := rec.Header()
+	others := h[cacheStatus]
+	if n := len(others); n > 0 {
+		others = others[: n-1 : n-1] // the last is this cache's own, of this response
+	}
 	res, reason := c.storable(q.R, status, h, rec.o, rec.sent)
 	if reason == rfc9111.Stored {
-		delete(res.Header, "X-Cache") // this cache's own, of this response
-		delete(res.Header, "Cache-Status")
+		if delete(res.Header, cacheStatus); len(others) > 0 {
+			res.Header[cacheStatus] = others
+		}
 		rec.land = &landing{status: status}
 		reason = c.choose(q, rec.land, res, rec.since)
 	}
@@ -113,7 +118,7 @@ func (rec *Recording) decide(status int) {
 	}
 	c.uncacheable.remove(q.key)
 	status211 := rfc9111.CacheStatus{Forward: rec.f, Stored: true, TTL: res.FreshFor(res.Received())}
-	h["Cache-Status"] = []string{status211.String()}
+	h[cacheStatus] = behind(others, []string{status211.String()})
 }
 
 // Write passes a piece of the body on and keeps a copy.

@@ -26,8 +26,8 @@
 // demands of a gateway; Server, Content-Type and User-Agent are never invented.
 //
 // Fields that stand in the ResponseWriter's header before Serve are the gate's own: they replace the origin's fields
-// of the same name in the final response, are left out of 1xx responses, and also go out with the answers that Serve
-// writes itself.
+// of the same name in the final response (Cache-Status comes behind them), are left out of 1xx responses, and also go
+// out with the answers that Serve writes itself.
 //
 // # Failures
 //

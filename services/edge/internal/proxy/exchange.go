@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,9 @@ type exchange struct {
 	url      url.URL
 	w        http.ResponseWriter
 }
+
+// cacheStatus is the one field of the gate's own that does not replace the origin's.
+const cacheStatus = "Cache-Status"
 
 var silent = log.New(io.Discard, "", 0) // what ReverseProxy would log is in Outcome.Err
 
@@ -144,6 +148,9 @@ func (x *exchange) receive(res *http.Response) error {
 		x.receiveBody(res)
 	}
 	for name, values := range x.own {
+		if name == cacheStatus { // a list of the caches on the way, this one last (RFC 9211 section 2)
+			values = append(slices.Clip(res.Header[name]), values...)
+		}
 		res.Header[name] = values
 	}
 	if _, ok := res.Header["Content-Type"]; !ok {

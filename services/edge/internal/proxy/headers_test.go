@@ -124,12 +124,13 @@ func TestServe_ResponseHeaders(t *testing.T) {
 	origin := startRawOrigin(t, func(c net.Conn, br *bufio.Reader) {
 		if _, err := readHead(br); err == nil {
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nConnection: X-Hop, keep-alive\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nSet-Cookie: a=1\r\n"+
-				"Proxy-Authenticate: x\r\nUpgrade: foo\r\nSet-Cookie: b=2\r\nX-Cache: HIT\r\nX-Kept: \xe9\r\nContent-Length: 2\r\n\r\nok")
+				"Proxy-Authenticate: x\r\nUpgrade: foo\r\nSet-Cookie: b=2\r\nX-Cache: HIT\r\nCache-Status: inner; hit\r\nX-Kept: \xe9\r\nContent-Length: 2\r\n\r\nok")
 		}
 	})
 	e := startEdge(t, origin.url, nil, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-Cache", "MISS")
+			w.Header().Set("Cache-Status", "ccnq; fwd=miss")
 			next.ServeHTTP(w, r)
 		})
 	})
@@ -138,7 +139,7 @@ func TestServe_ResponseHeaders(t *testing.T) {
 	require.NotEmpty(t, res.Header["Date"], "RFC 9110 section 6.6.1")
 	delete(res.Header, "Date")
 	require.Equal(t, http.Header{
-		"Content-Length": {"2"}, "Set-Cookie": {"a=1", "b=2"}, "X-Cache": {"MISS"}, "X-Kept": {"\xe9"},
+		"Cache-Status": {"inner; hit", "ccnq; fwd=miss"}, "Content-Length": {"2"}, "Set-Cookie": {"a=1", "b=2"}, "X-Cache": {"MISS"}, "X-Kept": {"\xe9"},
 	}, res.Header, "no Server, no Content-Type is invented, hop-by-hop fields are gone, the gate's own field wins")
 	require.False(t, res.Close)
 }
