@@ -269,7 +269,16 @@ func (r *resource) versionOf(t *rapid.T, w wish, kind string, got reply) (int, b
 // account.
 func TestReuse(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, nil)
+	for name, memory := range map[string]int64{"in memory": 8 << 20, "on disk": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testReuse(t, newSite(t, func(o *Options) { o.MemoryBytes = memory }))
+		})
+	}
+}
+
+func testReuse(t *testing.T, s *site) {
+	t.Helper()
 	var current atomic.Pointer[resource]
 	s.answer(func(w http.ResponseWriter, r *http.Request) { current.Load().ServeHTTP(w, r) })
 	n := 0
