@@ -164,7 +164,7 @@ func (f *fetch) received(status int, h http.Header) {
 	}
 	if reason != rfc9111.Stored {
 		if !f.own {
-			c.notStored(f.q, reason)
+			c.notStored(f.q, status, reason)
 		}
 		if f.stored.item != nil && replaces(status) {
 			c.store.Delete(f.stored.key)
@@ -203,7 +203,7 @@ func (f *fetch) Write(p []byte) (int, error) {
 	f.size += int64(len(p))
 	if f.storing && f.size > f.cache.opts.MaxItemBytes {
 		f.storing = false
-		f.cache.notStored(f.q, tooLarge)
+		f.cache.notStored(f.q, f.land.status, tooLarge)
 	}
 	if err := f.feed.Write(f.ctx, p); err != nil {
 		return 0, err

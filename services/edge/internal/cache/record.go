@@ -33,13 +33,26 @@ func (c *Cache) storable(
 
 // notStored counts why a response was not stored and, if that is likely to be so
 // again for anybody, remembers it.
-func (c *Cache) notStored(q *Request, reason rfc9111.NotStored) {
+func (c *Cache) notStored(q *Request, status int, reason rfc9111.NotStored) {
 	c.metrics.notStored.WithLabelValues(string(reason)).Inc()
 	switch reason {
 	case rfc9111.AuthorizedRequest, rfc9111.Method, rfc9111.NoStoreRequest:
-	default:
+		return
+	}
+	if lasts(status) {
 		c.uncacheable.set(q.key, c.now().Add(uncacheableFor))
 	}
+}
+
+// lasts reports whether a status says something about the resource. An error that
+// may be the request's own fault does not, or whoever sends bad requests could keep
+// others from sharing fetches; nor does one that is the origin's for now.
+func lasts(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone:
+		return true
+	}
+	return status < http.StatusBadRequest
 }
 
 // put stores a response whose body is complete.
@@ -112,7 +125,7 @@ func (rec *Recording) decide(status int) {
 	if reason != rfc9111.Stored {
 		rec.land = nil
 		if rec.reason == AloneUncacheable {
-			c.notStored(q, reason)
+			c.notStored(q, status, reason)
 		}
 		return
 	}
@@ -140,7 +153,7 @@ func (rec *Recording) keep(p []byte) {
 	rec.charged += n
 	total := c.recorded.Add(n)
 	if rec.size > c.opts.MaxItemBytes {
-		c.notStored(rec.q, tooLarge)
+		c.notStored(rec.q, rec.land.status, tooLarge)
 	} else if total <= fetchBudget {
 		rec.body = append(rec.body, append([]byte(nil), p...))
 		return

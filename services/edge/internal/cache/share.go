@@ -62,7 +62,9 @@ func (c *Cache) ride(q *Request, f *found, a *flight.Asker[*landing], key *fligh
 		}
 		switch news {
 		case flight.InterimCame:
-			writeInterim(q.W, a.Interim())
+			if land := a.Interim(); q.R.ProtoAtLeast(1, 1) { // HTTP/1.0 has no such responses
+				writeInterim(q.W, land)
+			}
 		case flight.Refused:
 			return c.refused(q, f, a.Seat())
 		case flight.LetGo:
@@ -115,20 +117,13 @@ func (e *originFailure) Error() string {
 	return "the origin answered " + strconv.Itoa(e.status)
 }
 
-var (
-	errNotStorable = errors.New("the response is not for others")
-	errAgain       = errors.New("what is stored is of no use any more")
-)
+var errNotStorable = errors.New("the response is not for others")
 
 // letGo goes on with a request whom a flight brings nothing.
 func (c *Cache) letGo(q *Request, f *found, a *flight.Asker[*landing]) (Result, bool) {
 	reason := a.Reason()
 	var failure *originFailure
 	switch {
-	case errors.Is(reason, errAgain):
-		f.close()
-		*f = c.find(q)
-		return Result{}, true
 	case errors.As(reason, &failure):
 		now := c.now()
 		if q.mayBeStale() && f.item != nil && f.res.UsableOnError(now) {

@@ -11,6 +11,9 @@ const (
 	publishAt = 32 << 10
 	// maxInterim bounds the interim heads of one flight.
 	maxInterim = 8
+	// leastWindow is the window of a flight of one reader, and of every flight
+	// while all together hold more than they should.
+	leastWindow = 2 * publishAt
 )
 
 // Feed is how a fetch hands on what it brings. Its methods are called by the
@@ -57,7 +60,7 @@ func (w *Feed[H]) letGo(reason error, set func(*flight[H])) {
 	set(f)
 	f.reason = reason
 	f.closed = true
-	f.body.bound = f.table.opts.Window
+	f.body.bound = leastWindow
 	f.notify()
 	f.mu.Unlock()
 	f.table.forget(f)
@@ -91,7 +94,9 @@ func (w *Feed[H]) Expect(size int64) {
 	f := w.flight
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.body.first = int(min(max(size, 0), maxFirstPiece))
+	if f.table.held.Load() <= f.table.opts.Budget {
+		f.body.first = int(min(max(size, 0), maxFirstPiece))
+	}
 }
 
 // Body returns the whole body as it was written, in pieces that are not changed
@@ -206,7 +211,7 @@ func (f *flight[H]) hasRoom() bool {
 	case len(f.askers) == 0: // nobody to wait for: it goes on to keep, or is cancelled
 		return true
 	case f.closed:
-		return f.body.produced-f.slowest() < f.body.bound
+		return f.body.produced-f.slowest() < f.window(f.body.bound)
 	case f.keep:
 		return true
 	}
@@ -214,7 +219,16 @@ func (f *flight[H]) hasRoom() bool {
 	for _, a := range f.askers {
 		fastest = max(fastest, a.offset)
 	}
-	return f.body.produced-fastest < f.table.opts.Window
+	return f.body.produced-fastest < f.window(f.table.opts.Window)
+}
+
+// window is how far a fetch may be ahead, which is little while all flights hold
+// too much.
+func (f *flight[H]) window(most int64) int64 {
+	if f.table.held.Load() > f.table.opts.Budget {
+		return min(most, leastWindow)
+	}
+	return most
 }
 
 // slowest returns how far the slowest reader is. Who was let go reads nothing.

@@ -47,7 +47,7 @@ type Options struct {
 	// Limit is the size of a body, in bytes, beyond which a flight is closed.
 	Limit int64
 	// Budget bounds what all flights hold together, in bytes: one that wants
-	// more is closed. Closed flights hold up to Window each beside it.
+	// more is closed. Beside it each flight holds up to 64 KiB.
 	Budget int64
 	// Stall is how long a reader of a closed flight may read nothing while
 	// another waits for more.
