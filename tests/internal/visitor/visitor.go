@@ -23,6 +23,8 @@ const AddressField = "X-Client-Ip"
 type Request struct {
 	// Edge is the address of the edge, such as http://127.0.0.1:3000.
 	Edge string
+	// Host is asked for; empty means the edge's address.
+	Host string
 	// IP is the visitor's address; empty leaves the header out.
 	IP string
 	// Do says how the origin is to behave, see package origin.
@@ -88,6 +90,7 @@ func (v *Visitors) Open(ctx context.Context, r Request) (*http.Response, error) 
 	if err != nil {
 		return nil, fmt.Errorf("make a request: %w", err)
 	}
+	req.Host = r.Host
 	if r.Header != nil {
 		req.Header = r.Header.Clone()
 	}
