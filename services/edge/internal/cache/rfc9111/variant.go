@@ -52,44 +52,69 @@ func (res *Response) Variant(key Key, h http.Header) Key {
 	return sum(b)
 }
 
-// appendValues appends the normalised values of a field, each with its length in front.
+// How values are normalised; part of what is hashed.
+const (
+	missing = iota
+	aList
+	aSet
+)
+
+// maxPreferences is how many elements of a list of preferences are sorted. No client sends more, unless it wants to keep
+// the cache busy.
+const maxPreferences = 32
+
+// appendValues appends the normalised values of a field.
 func appendValues(b []byte, name string, lines []string) []byte {
-	if lines == nil {
-		return append(b, 0)
-	}
-	b = append(b, 1)
-	if name == "Accept-Encoding" || name == "Accept-Language" {
-		return appendPreferences(b, lines)
-	}
-	for _, line := range lines {
-		for line != "" {
-			var element string
-			element, line = cutElement(line)
-			if element = trimSpace(element); element != "" {
-				b = appendText(b, element)
-			}
+	switch {
+	case lines == nil:
+		return append(b, missing)
+	case name == "Accept-Encoding", name == "Accept-Language":
+		var space [maxPreferences]string
+		if set := preferences(space[:0], lines); len(set) <= maxPreferences {
+			return appendSet(append(b, aSet), set)
 		}
 	}
-	return append(b, 0)
+	b = append(b, aList)
+	for element := range listed(lines) {
+		b = appendText(b, element)
+	}
+	return append(b, 0) // no element is empty, so this is the end
 }
 
-// appendPreferences appends a list of preferences as a set: the order of elements has no meaning (RFC 9110 sections
-// 12.5.3 and 12.5.4), and neither has case.
-func appendPreferences(b []byte, lines []string) []byte {
-	var space [16]string
-	elements := space[:0]
-	for _, line := range lines {
-		for line != "" {
-			var element string
-			element, line = cutElement(line)
-			if element = trimWeight(trimSpace(element)); element != "" {
-				elements = append(elements, element)
+// listed iterates over the elements of a list, without space around them and without empty ones.
+func listed(lines []string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for _, line := range lines {
+			for line != "" {
+				var element string
+				element, line = cutElement(line)
+				if element = trimSpace(element); element != "" && !yield(element) {
+					return
+				}
 			}
 		}
 	}
-	slices.SortFunc(elements, compareFold)
-	for i, element := range elements {
-		if i > 0 && compareFold(element, elements[i-1]) == 0 {
+}
+
+// preferences appends the elements of a list of preferences to set, but no more than one too many.
+func preferences(set, lines []string) []string {
+	for element := range listed(lines) {
+		if element = trimWeight(element); element == "" {
+			continue
+		}
+		if set = append(set, element); len(set) > maxPreferences {
+			break
+		}
+	}
+	return set
+}
+
+// appendSet appends a list of preferences as a set: the order of elements has no meaning (RFC 9110 sections 12.5.3 and
+// 12.5.4), and neither has case.
+func appendSet(b []byte, set []string) []byte {
+	slices.SortFunc(set, compareFold)
+	for i, element := range set {
+		if i > 0 && compareFold(element, set[i-1]) == 0 {
 			continue
 		}
 		b = binary.AppendUvarint(b, uint64(len(element)-spaces(element)))

@@ -74,6 +74,17 @@ func TestResponse_VariantNormalises(t *testing.T) {
 	}
 }
 
+// TestResponse_VariantOfAFlood: so many preferences that sorting them would be work are compared as they are.
+func TestResponse_VariantOfAFlood(t *testing.T) {
+	t.Parallel()
+	index := NewIndex("", []string{"Accept-Encoding"}, 1)
+	few, many := manyNames(maxPreferences-1), manyNames(maxPreferences)
+	key := func(value string) Key { return index.Variant(Key{1}, http.Header{"Accept-Encoding": {value}}) }
+	require.Equal(t, key("a,"+few), key(few+"a"), "a set")
+	require.NotEqual(t, key("a,"+many), key(many+"a"), "a list")
+	require.Equal(t, key("a,"+many), key("a, "+many))
+}
+
 func TestResponse_VariantDependsOnAllParts(t *testing.T) {
 	t.Parallel()
 	h := fields("Foo: 1", "Bar: 1")
