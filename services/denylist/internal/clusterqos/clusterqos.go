@@ -192,6 +192,9 @@ func (a *Aggregator) follow(ctx context.Context, at *place) error {
 		if err != nil {
 			return err
 		}
+		if !a.opts.Conn.Connected() {
+			return bus.ErrDisconnected // sooner than the reader finds out
+		}
 	}
 }
 
