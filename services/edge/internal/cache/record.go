@@ -55,16 +55,20 @@ func lasts(status int) bool {
 	return status < http.StatusBadRequest
 }
 
-// put stores a response whose body is complete.
+// put stores a response whose body is complete. Where that cannot be, what had its
+// key before goes too, as it has been replaced.
 func (c *Cache) put(q *Request, land *landing, body [][]byte, since store.Generation) {
 	key := q.key
 	if land.index != nil {
 		key = land.variant
 	}
-	c.store.Put(store.Entry[*rfc9111.Response]{
+	stored := c.store.Put(store.Entry[*rfc9111.Response]{
 		Key: store.Key(key), Name: nameOf(land.res), Since: since, Head: land.res, Body: body,
 		Until: land.res.UselessAfter(),
 	})
+	if !stored {
+		c.store.Delete(store.Key(key))
+	}
 }
 
 // Recording stores the response to a request that goes its way alone, as it
