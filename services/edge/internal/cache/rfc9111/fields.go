@@ -34,6 +34,16 @@ func neverStored(name string) bool {
 	return false
 }
 
+// setByGate reports whether the proxy gives a request field another value than the client's for each client or request.
+// What varies by it cannot be reused for anybody else.
+func setByGate(name string) bool {
+	switch name {
+	case "X-Forwarded-For", "X-Request-Id":
+		return true
+	}
+	return false
+}
+
 // ownedByBody reports whether a field describes the stored bytes, or names them, so that a 304 does not replace it
 // (RFC 9111 section 3.2).
 func ownedByBody(name string) bool {

@@ -55,7 +55,7 @@ const (
 	Stale             NotStored = "stale" // on arrival, and no permission to use it stale
 	Status            NotStored = "status"
 	VaryChanged       NotStored = "vary-changed" // by a 304
-	VaryStar          NotStored = "vary"         // "*", not a list of names, or more than 16 names
+	VaryStar          NotStored = "vary"         // "*", no list of names, too many, or one that the client cannot know
 )
 
 // Store returns what to store of an answer to r, or the reason not to. requested and received are the times when r was
@@ -246,19 +246,20 @@ func (p *Policy) varyNames(h http.Header) ([]string, bool) {
 	return tidyNames(names)
 }
 
-// appendVary adds the names of all lines of Vary to names.
+// appendVary adds the names of all lines of Vary to names. It reports false for "*" and for what comes to the same.
 func appendVary(names, lines []string) ([]string, bool) {
 	for _, line := range lines {
 		for line != "" {
 			var name string
 			name, line = cutElement(line)
-			switch name = trimSpace(name); {
-			case name == "":
-			case name == "*" || !isToken(name) || len(names) >= maxFields:
-				return nil, false
-			default:
-				names = append(names, http.CanonicalHeaderKey(name))
+			if name = trimSpace(name); name == "" {
+				continue
 			}
+			canonical := http.CanonicalHeaderKey(name)
+			if name == "*" || !isToken(name) || setByGate(canonical) || len(names) >= maxFields {
+				return nil, false
+			}
+			names = append(names, canonical)
 		}
 	}
 	return names, true

@@ -149,6 +149,8 @@ func TestPolicy_StoreRefuses(t *testing.T) {
 		"Vary: * 4.1":                        {header: []string{"Cache-Control: max-age=60", "Vary: *"}, want: VaryStar},
 		"Vary: * in a later line":            {header: []string{"Cache-Control: max-age=60", "Vary: Foo,", "Vary: ,Bar , *"}, want: VaryStar},
 		"Vary that is no list of names":      {header: []string{"Cache-Control: max-age=60", "Vary: a b"}, want: VaryStar},
+		"Vary by the client's address":       {header: []string{"Cache-Control: max-age=60", "Vary: Accept, x-forwarded-for"}, want: VaryStar},
+		"Vary by the request's id":           {header: []string{"Cache-Control: max-age=60", "Vary: X-Request-ID"}, want: VaryStar},
 		"Vary by too much":                   {header: []string{"Cache-Control: max-age=60", "Vary: " + manyNames(maxVaryNames+1)}, want: VaryStar},
 		"must-understand 5.2.2.3":            {status: 599, header: []string{"Cache-Control: max-age=60, must-understand"}, want: MustUnderstand},
 		"nothing stated, no fallback":        {header: []string{`ETag: "a"`}, want: NoFreshness},
