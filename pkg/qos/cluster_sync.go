@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// storeWait bounds one call of a store, so that Close ends.
+// storeWait bounds what a sync waits for a store to publish, so that Close ends, and
+// then to read.
 const storeWait = 10 * time.Second
 
 // member is a limiter's part in its cluster.
@@ -102,19 +103,7 @@ func (m *member) sync(ctx context.Context) {
 	defer m.mu.Unlock()
 	begin := time.Now()
 	var stats SyncStats
-	if m.pending != nil && !m.publish(ctx, m.pending, &stats) {
-		return
-	}
-	m.pending = nil
-	if batch := m.take(); !batch.Empty() && !m.publish(ctx, batch, &stats) {
-		if m.limits.Compat {
-			m.putBack(batch)
-		} else {
-			m.pending = batch
-		}
-		return
-	}
-	if m.stopped.Load() || !m.read(ctx) {
+	if !m.publishAll(ctx, &stats) || m.stopped.Load() || !m.read(ctx) {
 		return
 	}
 	if m.onSync != nil {
@@ -125,9 +114,28 @@ func (m *member) sync(ctx context.Context) {
 	}
 }
 
-func (m *member) publish(ctx context.Context, b *Batch, stats *SyncStats) bool {
+// publishAll publishes what is left of the last time, and what was tracked since. It
+// reports whether nothing is left.
+func (m *member) publishAll(ctx context.Context, stats *SyncStats) bool {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
+	if m.pending != nil && !m.publish(ctx, m.pending, stats) {
+		return false
+	}
+	m.pending = nil
+	batch := m.take()
+	if batch.Empty() || m.publish(ctx, batch, stats) {
+		return true
+	}
+	if m.limits.Compat {
+		m.putBack(batch)
+	} else {
+		m.pending = batch
+	}
+	return false
+}
+
+func (m *member) publish(ctx context.Context, b *Batch, stats *SyncStats) bool {
 	if err := m.store.Publish(ctx, &m.limits, b); err != nil {
 		m.failed("publish", err)
 		return false
@@ -180,8 +188,8 @@ func (m *member) take() *Batch {
 	return b
 }
 
-// texts writes keys as texts. Unless all are wanted, those that are no address are left out: what
-// is unknown is not the same client on every node.
+// texts writes keys as texts. Unless all are wanted, those that are no address are left
+// out: what is unknown is not the same client on every node.
 func texts(taken []keyHits, all bool) []Hits {
 	hits := make([]Hits, 0, len(taken))
 	for _, h := range taken {
