@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -217,12 +218,22 @@ func Publish[M wire.Message](c *Conn, subject string, m M) error {
 	return translate("publish to "+subject, c.nc.Publish(subject, data))
 }
 
+// fromStream reports whether NATS itself sent a message, as the answer to who
+// reads a stream. A reader can have it sent to any subject, so on a subject that
+// others write to it is a forgery, whatever it says.
+func fromStream(header nats.Header, reply string) bool {
+	return lastHeader(header, "Nats-Stream") != "" || strings.HasPrefix(reply, "$JS.ACK.")
+}
+
 // Subscribe calls handle with each message on subject, one at a time in order
-// of arrival, until the connection is closed. A message that cannot be decoded
-// is handed to refused instead.
+// of arrival, until the connection is closed. A message that cannot be decoded,
+// or that NATS sent from a stream, is handed to refused instead.
 func Subscribe[M wire.Message](c *Conn, subject string, handle func(M), refused func(error)) error {
 	_, err := c.nc.Subscribe(subject, func(msg *nats.Msg) {
 		m, err := wire.Decode[M](msg.Data)
+		if fromStream(msg.Header, msg.Reply) {
+			err = errFromStream
+		}
 		if err != nil {
 			refused(fmt.Errorf("on %s: %w", msg.Subject, err))
 			return

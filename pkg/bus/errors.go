@@ -34,6 +34,10 @@ const (
 	CodeUnavailable Code = "unavailable"
 )
 
+// errFromStream means that a message was not written where it arrived, see
+// [fromStream].
+var errFromStream = errors.New("it comes from a stream, by way of somebody who reads there")
+
 // RemoteError is an error that a service answered with.
 type RemoteError struct {
 	Code    Code

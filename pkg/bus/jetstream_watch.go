@@ -22,11 +22,16 @@ type Watch struct {
 // WatchSubject calls handle with each message on subject from now on, one at a
 // time in order of arrival, until the watch is stopped or the connection
 // closed. It asks nothing of JetStream and needs no right to make a consumer.
-// Places and times are not known. The server has the subscription when a later
+// Places and times are not known. What NATS sends from a stream is left out: a
+// reader of the stream can have it sent to any subject. The server has the subscription when a later
 // [Conn.Ping] returns nil. It stays over reconnects, but what was written
 // meanwhile is missed.
 func WatchSubject(c *Conn, subject string, handle func(StreamMessage)) (*Watch, error) {
 	sub, err := c.nc.Subscribe(subject, func(msg *nats.Msg) {
+		if fromStream(msg.Header, msg.Reply) {
+			c.warn("sent a forged message", errFromStream, msg.Subject)
+			return
+		}
 		handle(StreamMessage{Subject: msg.Subject, Data: msg.Data, Deleted: deletes(msg.Header)})
 	})
 	if err != nil {

@@ -2,7 +2,6 @@ package bus
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -93,9 +92,8 @@ type Call[Req, Resp wire.Message] struct {
 
 // Handle answers the requests on subjects of a pattern of package wire, with an
 // asterisk for the id of an edge or without one. Handler is called for one
-// request at a time and must not block: it answers later, through the call. A
-// message that was published on another subject is refused: NATS delivers what
-// a stream holds wherever a reader of the stream says, and that is no request.
+// request at a time and must not block: it answers later, through the call. What
+// NATS sends from a stream is refused, see [Subscribe].
 func Handle[Req, Resp wire.Message](s *Service, name, pattern string, handler func(*Call[Req, Resp])) error {
 	err := s.micro.AddEndpoint(name, micro.HandlerFunc(func(r micro.Request) {
 		if !s.begin() {
@@ -103,10 +101,10 @@ func Handle[Req, Resp wire.Message](s *Service, name, pattern string, handler fu
 		}
 		call := &Call[Req, Resp]{Received: time.Now(), reply: r.Reply(), service: s}
 		var err error
-		if strings.Contains(pattern, "*") {
+		if fromStream(nats.Header(r.Headers()), r.Reply()) {
+			err = errFromStream
+		} else if strings.Contains(pattern, "*") {
 			call.Edge, err = wire.EdgeOf(pattern, r.Subject())
-		} else if r.Subject() != pattern {
-			err = fmt.Errorf("subject %q is not %q", r.Subject(), pattern)
 		}
 		if err == nil {
 			call.Request, err = wire.Decode[Req](r.Data())

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -117,9 +118,9 @@ func TestHandleWithoutAnEdge(t *testing.T) {
 	require.Equal(t, CodeInvalid, CodeOf(err))
 }
 
-// What a stream holds can be delivered to any subject by whoever may read it.
-// Such a message is no request, whatever it says.
-func TestServiceRefusesWhatAStreamDelivers(t *testing.T) {
+// What a stream holds can be sent to any subject by whoever may read it. There
+// it is no request, no push and no live change, whatever it says.
+func TestWhatComesFromAStreamIsRefused(t *testing.T) {
 	t.Parallel()
 	s := server(t, embed.Options{StoreDir: t.TempDir()})
 	c := connectTo(t, s)
@@ -130,17 +131,36 @@ func TestServiceRefusesWhatAStreamDelivers(t *testing.T) {
 	require.NoError(t, Handle(service, "unblock", wire.SubjectUnblock, func(call *Call[wire.UnblockRequest, wire.UnblockReply]) {
 		call.Reply(wire.UnblockReply{Lifted: true})
 	}))
-	_, err = EnsureStream(deadline(t), c.Conn, StreamSpec{Name: "EVENTS", Subjects: []string{"events"}})
+	pushed := make(chan wire.UnblockRequest, 10)
+	require.NoError(t, Subscribe(c.Conn, "push", func(m wire.UnblockRequest) { pushed <- m }, func(err error) { refused.add("push", err) }))
+	seen := make(chan StreamMessage, 10)
+	watch, err := WatchSubject(c.Conn, "live.>", func(m StreamMessage) { seen <- m })
+	require.NoError(t, err)
+	defer watch.Stop()
+	_, err = EnsureStream(deadline(t), c.Conn, StreamSpec{Name: "EVENTS", Subjects: []string{"events"}, Direct: true})
 	require.NoError(t, err)
 	require.NoError(t, EnsureDurable(deadline(t), c.Conn, DurableSpec{Stream: "EVENTS", Name: "alerts", AckWait: time.Minute}))
 	request := []byte(`{"target":"203.0.113.7"}`)
-	require.NoError(t, PublishAcked(deadline(t), c.Conn, "events", request, ""))
-	require.NoError(t, c.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.EVENTS.alerts", wire.SubjectUnblock, []byte(`{"batch":1}`)))
-	require.Eventually(t, func() bool { return len(refused.all()) == 1 }, 20*time.Second, time.Millisecond)
-	require.Contains(t, refused.all()[0], "events: ")
+	for range 3 {
+		require.NoError(t, PublishAcked(deadline(t), c.Conn, "events", request, ""))
+	}
 
+	for _, to := range []string{wire.SubjectUnblock, "push", "live.x"} {
+		require.NoError(t, c.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.EVENTS.alerts", to, []byte(`{"batch":1}`)))
+		require.NoError(t, c.nc.PublishRequest("$JS.API.DIRECT.GET.EVENTS", to, []byte(`{"last_by_subj":"events"}`)))
+	}
+	require.Eventually(t, func() bool { return len(refused.all()) == 4 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(c.log.String(), "forged") }, 20*time.Second, time.Millisecond)
+
+	// The same from whoever may write there.
 	reply, err := Request[wire.UnblockRequest, wire.UnblockReply](deadline(t), c.Conn, wire.SubjectUnblock, wire.UnblockRequest{Target: "203.0.113.7"})
 	require.NoError(t, err)
 	require.True(t, reply.Lifted)
-	require.Len(t, refused.all(), 1)
+	require.NoError(t, c.nc.Publish("push", request))
+	require.NoError(t, c.nc.Publish("live.x", request))
+	require.Equal(t, "203.0.113.7", (<-pushed).Target)
+	require.Equal(t, request, (<-seen).Data)
+	require.Empty(t, pushed)
+	require.Empty(t, seen)
+	require.Len(t, refused.all(), 4)
 }
