@@ -98,13 +98,14 @@ generate: $(SQLC) ## write the generated code and documentation anew
 	$(GO) generate work
 
 .PHONY: verify
-verify: ## check that generated files and go.mod files are up to date, and vet
+verify: ## check that generated files, go.mod files and Kubernetes manifests are right, and vet
 	@set -e; before=$$(mktemp); after=$$(mktemp); trap 'rm -f "$$before" "$$after"' EXIT; \
 	snapshot() { git status --porcelain; git diff; git ls-files -o --exclude-standard | while read -r f; do cksum "$$f"; done; }; \
 	snapshot >"$$before"; $(MAKE) --no-print-directory generate; snapshot >"$$after"; \
 	diff "$$before" "$$after" || { echo "generated files were out of date: commit what make generate wrote" >&2; exit 1; }
 	@set -e; for module in $(MODULES); do echo "go mod tidy -diff in $$module"; (cd $$module && GOWORK=off $(GO) mod tidy -diff); done
 	$(GO) vet work
+	$(GO) test -count 1 ./tests/manifests
 
 .PHONY: tidy
 tidy: ## tidy the go.mod files and format the code
