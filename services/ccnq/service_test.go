@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -114,6 +115,35 @@ func TestTheGateWorksInOneProcess(t *testing.T) {
 	_, body = get(t, fmt.Sprintf("http://%s/metrics", p.AdminAddr()))
 	require.Contains(t, body, `ccnq_requests_total{status="4xx",verdict="queue-full"}`)
 	require.Contains(t, body, "ccnq_coordinator_requests_total")
+}
+
+// What is stored is served without a place in the queue; the first request for it
+// takes one.
+func TestTheCacheWorksInOneProcess(t *testing.T) {
+	t.Parallel()
+	asked := make(chan string, 10)
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.Path
+		w.Header().Set("Cache-Control", "max-age=60")
+		_, _ = io.WriteString(w, "report")
+	}))
+	defer origin.Close()
+	vars := settings(t, origin.URL)
+	vars["CCNQ_CACHE_ENABLED"] = "true"
+	vars["CCNQ_CACHE_RULES_FILE"] = vars["CCNQ_QUEUE_RULES_FILE"]
+	vars["CCNQ_CACHE_DIR"] = t.TempDir()
+	p := start(t, load(t, vars))
+	for range 3 {
+		status, body := get(t, "http://"+p.Addr().String()+"/a.pdf")
+		require.Equal(t, http.StatusOK, status, body)
+		require.Equal(t, "report", body)
+	}
+	require.Len(t, asked, 1)
+	require.Eventually(t, func() bool {
+		_, body := get(t, fmt.Sprintf("http://%s/metrics", p.AdminAddr()))
+		return strings.Contains(body, `ccnq_cache_requests_total{result="hit"} 2`) &&
+			strings.Contains(body, `ccnq_requests_total{status="2xx",verdict="admitted"} 1`)
+	}, 20*time.Second, 10*time.Millisecond)
 }
 
 func TestTheTokenIsMadeOnceAndPrivate(t *testing.T) {

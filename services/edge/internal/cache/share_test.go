@@ -264,3 +264,17 @@ func TestABodyThatBreaksOff(t *testing.T) {
 	})
 	require.Equal(t, "whole", s.get("/page").is(t, "MISS", "").body, "half a body is not stored")
 }
+
+// TestWhatCameWhileARequestWaited is not fetched again.
+func TestWhatCameWhileARequestWaited(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil)
+	s.admit(func(_ context.Context, r *http.Request, _ bool) flight.Seat {
+		if r.Header.Get("Range") == "" { // somebody else fetches it meanwhile
+			s.get("/a", "Range: bytes=0-1").is(t, "MISS", "stored")
+		}
+		return s.seat()
+	})
+	require.Equal(t, "page /a", s.get("/a").is(t, "HIT", "hit").body)
+	require.EqualValues(t, 1, s.asked.Load())
+}

@@ -498,3 +498,52 @@ func TestStop(t *testing.T) {
 		require.NoError(t, w.Stop(t.Context()))
 	})
 }
+
+func TestRename(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		variant := Key{Primary: page.Primary, Variant: [16]byte{7}}
+		goOn := make(chan struct{})
+		do := func(ctx context.Context, feed *Feed[string]) bool {
+			feed.Rename(variant)
+			<-goOn
+			return say("page")(ctx, feed)
+		}
+		first := w.join(t, w.asker(alice, w.free, do))
+		synctest.Wait()
+		require.False(t, w.Flying(page))
+		require.True(t, w.Flying(variant))
+		second := w.asker(bob, w.free, do)
+		require.True(t, w.Join(variant, second))
+		other := w.join(t, w.asker(bob, w.free, do)) // cannot take a key that is taken
+		synctest.Wait()
+		require.True(t, w.Flying(page))
+		require.Equal(t, 3, w.Askers())
+		close(goOn)
+		for _, a := range []*Asker[string]{first, second, other} {
+			require.Equal(t, "page", read(t, a))
+			a.Leave()
+		}
+		require.Equal(t, 2, w.count())
+		require.False(t, w.Flying(variant))
+	})
+}
+
+func TestStopIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		goOn := make(chan struct{})
+		a := w.join(t, w.asker(alice, w.free, func(context.Context, *Feed[string]) bool {
+			<-goOn // does not look at its context
+			return false
+		}))
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, w.Stop(ctx), context.DeadlineExceeded)
+		close(goOn)
+		a.Leave()
+	})
+}
