@@ -7,7 +7,8 @@
 // long as the process can answer at all. GET /readyz names the parts of the
 // service and says how they are: 200 while the service can take traffic, 503
 // when it should get none. A part that is degraded does not make the service
-// unready: ccnq goes on without it. GET /debug/pprof/ is there by option.
+// unready: ccnq goes on without it. GET /debug/pprof/ is there by option. A
+// service may add routes of its own.
 //
 // The listener has no authentication. It belongs on a loopback or private
 // address and must never be published.

@@ -42,6 +42,9 @@ type Options struct {
 	Pprof bool
 	// Registry has the metrics.
 	Registry *prometheus.Registry
+	// Routes are what the service answers besides, by patterns of [http.ServeMux].
+	// Optional.
+	Routes map[string]http.Handler
 }
 
 // Server is the admin listener. It is started once and stopped once; its
@@ -95,6 +98,9 @@ func handler(options Options) http.Handler {
 		_, _ = w.Write([]byte("ok\n")) // the client may be gone
 	})
 	mux.Handle("GET /readyz", options.Checks)
+	for pattern, handler := range options.Routes {
+		mux.Handle(pattern, handler)
+	}
 	if options.Pprof {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)

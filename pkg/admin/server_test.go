@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -210,4 +211,19 @@ func TestDispensable(t *testing.T) {
 	require.Equal(t, Degraded("starting"), checks["a"]())
 	require.Equal(t, Degraded("slow"), checks["b"]())
 	require.Equal(t, OK, checks["c"]())
+}
+
+func TestRoutes(t *testing.T) {
+	t.Parallel()
+	s := New(Options{
+		Addr: "127.0.0.1:0", Registry: NewRegistry(), Log: slog.New(slog.DiscardHandler),
+		Routes: map[string]http.Handler{"POST /thing": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusAccepted)
+		})},
+	})
+	for method, want := range map[string]int{http.MethodPost: http.StatusAccepted, http.MethodGet: http.StatusMethodNotAllowed} {
+		w := httptest.NewRecorder()
+		s.http.Handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, "/thing", nil))
+		require.Equal(t, want, w.Code)
+	}
 }

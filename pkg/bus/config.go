@@ -19,6 +19,15 @@ type Config struct {
 	CAFile       string `env:"CCNQ_NATS_CA_FILE" doc:"certificate authorities (PEM) that verify the NATS server, instead of the system's"`
 }
 
+// DefaultURL is where NATS is when nothing is said about it.
+const DefaultURL = "nats://127.0.0.1:4222"
+
+// Given reports whether the operator has said where NATS is, or how to log in
+// there: for what uses NATS only if there is one.
+func (c Config) Given() bool {
+	return c != Config{URL: DefaultURL} && c != Config{}
+}
+
 // Validate returns one message for each problem, which names the variable.
 func (c Config) Validate() []string {
 	var problems []string

@@ -76,6 +76,9 @@ func decodeAs(like Message, data []byte) (Message, error) {
 	if m, ok, err := decodeQoSAs(like, data); ok {
 		return m, err
 	}
+	if m, ok, err := decodePurgeAs(like, data); ok {
+		return m, err
+	}
 	panic("a message without a case: " + reflect.TypeOf(like).Name())
 }
 

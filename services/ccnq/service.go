@@ -94,7 +94,7 @@ func New(cfg Config, deps Deps) (_ *Program, err error) {
 	}
 	p.admin = admin.New(admin.Options{
 		Addr: adminAddr, Checks: checks, Fail: func(err error) { p.group.Fail(err) },
-		Log: logger, Pprof: cfg.Edge.General.AdminPprof, Registry: p.registry,
+		Log: logger, Pprof: cfg.Edge.General.AdminPprof, Registry: p.registry, Routes: p.edge.Routes(),
 	})
 	parts := []lifecycle.Component{{Name: "admin listener", Start: p.admin.Start, Stop: p.admin.Stop}}
 	parts = append(parts, services...)

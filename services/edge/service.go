@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,7 @@ import (
 	"github.com/ccnq/ccnq/services/edge/internal/listen"
 	"github.com/ccnq/ccnq/services/edge/internal/outbox"
 	"github.com/ccnq/ccnq/services/edge/internal/proxy"
+	"github.com/ccnq/ccnq/services/edge/internal/purge"
 )
 
 // Deps are what an edge does not make by itself.
@@ -45,7 +47,7 @@ type Edge struct {
 	logger *slog.Logger
 
 	admin  *admin.Server
-	id     string    // of this edge in NATS, if it uses that
+	id     string    // of this edge
 	conn   *bus.Conn // nil if nothing needs NATS
 	gate   *admission.Gate
 	blocks *denylist.List
@@ -57,6 +59,7 @@ type Edge struct {
 
 	cache      *cache.Cache // nil when it is off
 	cacheRules *rules.File
+	purge      *purge.Listener
 
 	serving  atomic.Bool
 	stopOnce sync.Once
@@ -150,8 +153,18 @@ func New(cfg Config, deps Deps) (_ *Edge, err error) {
 		Log:      deps.Logger,
 		Pprof:    cfg.General.AdminPprof,
 		Registry: registry,
+		Routes:   e.Routes(),
 	})
 	return e, nil
+}
+
+// Routes are what the edge answers operators besides, for a program that has an
+// admin listener of its own.
+func (e *Edge) Routes() map[string]http.Handler {
+	if e.purge == nil {
+		return nil
+	}
+	return map[string]http.Handler{purge.Route: e.purge}
 }
 
 // Checks are the parts of the edge as /readyz names them, for a program that
@@ -196,12 +209,16 @@ func (e *Edge) Checks() admin.Checks {
 	return checks
 }
 
+// tells says whether there is something to tell over NATS: who is refused.
+func (e *Edge) tells() bool { return e.cfg.Queue.Enabled || e.cfg.ClusterOnNATS() }
+
 // connect connects to NATS if anything needs it.
 func (e *Edge) connect(deps Deps) (err error) {
-	if !e.cfg.Queue.Enabled && !e.cfg.ClusterOnNATS() {
+	e.id = e.cfg.General.edgeID()
+	purges := e.cfg.Cache.Enabled && (deps.NATS != nil || e.cfg.NATS.Given()) // of use, not needed
+	if !e.tells() && !purges {
 		return nil
 	}
-	e.id = e.cfg.General.edgeID()
 	options := e.cfg.NATS.Options("ccnq-edge "+e.id, deps.Logger)
 	if deps.NATS != nil {
 		options = *deps.NATS
@@ -215,7 +232,7 @@ func (e *Edge) connect(deps Deps) (err error) {
 
 // newOutbox makes the outbox of denials, if there is NATS and they are wanted.
 func (e *Edge) newOutbox(registry *prometheus.Registry) {
-	if e.conn == nil || !e.cfg.Denylist.Enabled {
+	if !e.tells() || !e.cfg.Denylist.Enabled {
 		return
 	}
 	e.outbox = outbox.New(outbox.Options{
@@ -308,6 +325,11 @@ func (e *Edge) start(ctx context.Context) error {
 	if err := e.limits.start(); err != nil {
 		return err
 	}
+	if e.purge != nil {
+		if err := e.purge.Start(); err != nil {
+			return err
+		}
+	}
 	addr, err := e.server.Start()
 	if err != nil {
 		return fmt.Errorf("CCNQ_PORT: %w", err)
@@ -365,6 +387,9 @@ func (e *Edge) stop(ctx context.Context) {
 		e.logger.Error("requests were left behind", "error", err)
 	}
 	e.logger.Info("drained", "cut_requests", cut.Requests, "cut_upgrades", cut.Upgrades, "cut_event_streams", cut.EventStreams)
+	if e.purge != nil {
+		e.purge.Stop()
+	}
 	if e.cache != nil {
 		fetches, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
 		if err := e.cache.Stop(fetches); err != nil {
@@ -392,6 +417,9 @@ func (e *Edge) stop(ctx context.Context) {
 // release closes whatever was opened.
 func (e *Edge) release() {
 	e.limits.close()
+	if e.purge != nil {
+		e.purge.Stop()
+	}
 	if e.conn != nil {
 		e.conn.Close()
 	}

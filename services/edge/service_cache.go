@@ -7,6 +7,7 @@ import (
 
 	"github.com/ccnq/ccnq/pkg/rules"
 	"github.com/ccnq/ccnq/services/edge/internal/cache"
+	"github.com/ccnq/ccnq/services/edge/internal/purge"
 )
 
 // newCache opens the cache, unless it is off. It needs neither NATS nor the queue.
@@ -41,6 +42,9 @@ func (e *Edge) newCache(registry *prometheus.Registry) error {
 	if err != nil {
 		return err
 	}
+	e.purge = purge.New(purge.Options{
+		EdgeID: e.id, Conn: e.conn, Cache: e.cache, Dir: cfg.Dir, Registerer: registry, Logger: e.logger,
+	})
 	e.logger.Info("the cache is on", "dir", cfg.Dir, "max_bytes", cfg.MaxSize)
 	return nil
 }

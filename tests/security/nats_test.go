@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -42,11 +44,15 @@ func siteOn(t *testing.T, b *broker, db testdb.DB, more cluster.Settings) *clust
 
 func start(t *testing.T, b *broker, o cluster.Options, more cluster.Settings) *cluster.Cluster {
 	t.Helper()
+	// The caches hear of purges, and store nothing of what the tests ask for.
+	nothing := filepath.Join(t.TempDir(), "cache.json")
+	require.NoError(t, os.WriteFile(nothing, []byte(`[[{"target": "path", "matchType": "startsWith", "value": "/stored/"}]]`), 0o600))
 	c := cluster.New(t, cluster.Options{
 		Edges: 2, Coordinators: 2, Denylist: true, NATS: b.url, User: o.User, DB: o.DB,
 		Settings: cluster.Settings{
 			"CCNQ_QUEUE_MAX_SERVED_PER_GROUP": "1", "CCNQ_QUEUE_MAX_PENDING_PER_GROUP": "1",
 			"CCNQ_QUEUE_DENYLIST_DAILY_THRESHOLD": "2", "CCNQ_QUEUE_DENYLIST_EXCEED_THRESHOLD": "1",
+			"CCNQ_CACHE_ENABLED": "true", "CCNQ_CACHE_RULES_FILE": nothing,
 		}.With(more),
 	})
 	for _, e := range c.Edges {
@@ -124,6 +130,24 @@ func works(t *testing.T, b *broker, c *cluster.Cluster) {
 	page, err := bus.DirectGetPage(t.Context(), operator, wire.StreamEvents, 1, 100, "ccnq.v1.events.denied.>")
 	require.NoError(t, err)
 	require.NotEmpty(t, page.Messages)
+
+	// The operator purges the caches; every edge answers, and keeps its place in
+	// the stream.
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
+	defer cancel()
+	purged, err := bus.Gather[wire.PurgeRequest, wire.PurgeReply](ctx, operator, wire.SubjectPurge, wire.SubjectPurged, wire.PurgeRequest{
+		ID: "p1", Targets: []wire.PurgeTarget{{Scope: wire.PurgeHost, Target: "example.org"}},
+	}, 2*time.Second)
+	require.NoError(t, err)
+	require.True(t, purged.Stored)
+	require.Len(t, purged.Replies, len(c.Edges))
+	for _, e := range c.Edges {
+		require.Contains(t, purged.Replies, e.ID)
+		await.True(t, e.ID+" has read the stream", func() bool {
+			place, err := os.ReadFile(filepath.Join(e.CacheDir, "purges.json"))
+			return err == nil && strings.Contains(string(place), `"seq":1`)
+		})
+	}
 }
 
 // withInbox is the same credential with the reply subjects of its user.
@@ -154,12 +178,13 @@ var forbiddenToEdges = []string{
 	// blocks, and words in the denylist service's or an operator's name
 	"$KV.CCNQ_BLOCKS.ip.192-0-2-99", "$KV.CCNQ_BLOCKS.mark", "$KV.OTHER.key",
 	"ccnq.v1.denylist.block", "ccnq.v1.denylist.unblock", "ccnq.v1.denylist.list",
-	"ccnq.v1.denylist.explain", "ccnq.v1.denylist.rebuild",
+	"ccnq.v1.denylist.explain", "ccnq.v1.denylist.rebuild", "ccnq.v1.cache.purge",
 	"ccnq.v1.events.blocked.ip", "ccnq.v1.events.unblocked.ip", "ccnq.v1.events.stream-reset",
 	// a coordinator's
 	"ccnq.v1.edge.edge-2.promoted",
 	// streams and consumers
 	"$JS.API.INFO", "$JS.API.STREAM.CREATE.MINE", "$JS.API.STREAM.UPDATE.CCNQ_EVENTS", "$JS.API.STREAM.DELETE.CCNQ_EVENTS",
+	"$JS.API.STREAM.CREATE.CCNQ_PURGES", "$JS.API.STREAM.DELETE.CCNQ_PURGES", "$JS.API.STREAM.PURGE.CCNQ_PURGES",
 	"$JS.API.STREAM.DELETE.KV_CCNQ_BLOCKS", "$JS.API.STREAM.PURGE.KV_CCNQ_BLOCKS", "$JS.API.STREAM.PURGE.CCNQ_EVENTS",
 	"$JS.API.STREAM.MSG.DELETE.KV_CCNQ_BLOCKS", "$JS.API.STREAM.MSG.GET.KV_CCNQ_BLOCKS", "$JS.API.STREAM.INFO.CCNQ_EVENTS",
 	"$JS.API.STREAM.RESTORE.KV_CCNQ_BLOCKS", "$JS.API.STREAM.SNAPSHOT.CCNQ_EVENTS",
@@ -204,7 +229,7 @@ func TestNATS_OneUserPerEdge(t *testing.T) {
 	for _, subject := range append([]string{
 		"ccnq.v1.queue.admit.edge-2", "ccnq.v1.queue.cancel.edge-2", "ccnq.v1.queue.release.edge-2", "ccnq.v1.queue.status.edge-2",
 		"ccnq.v1.events.denied.queue-full.edge-2", "ccnq.v1.events.would-deny.queue-full.edge-2",
-		"_INBOX_edge-2.x.y", "ccnq.v1.edge.edge-1.promoted",
+		"_INBOX_edge-2.x.y", "ccnq.v1.edge.edge-1.promoted", "ccnq.v1.cache.purged.x.edge-2",
 	}, forbiddenToEdges...) {
 		th.cannotPublish(subject, `{"target":"192.0.2.99"}`)
 	}
@@ -319,6 +344,7 @@ func TestNATS_OtherUsers(t *testing.T) {
 		},
 		"operator": {
 			{"$KV.CCNQ_BLOCKS.ip.192-0-2-99", "ccnq.v1.events.blocked.ip", "ccnq.v1.queue.release.edge-1", "ccnq.v1.edge.edge-1.promoted",
+				"$JS.API.DIRECT.GET.CCNQ_PURGES", "$JS.API.STREAM.PURGE.CCNQ_PURGES",
 				"$JS.API.STREAM.DELETE.CCNQ_EVENTS", "$JS.API.STREAM.PURGE.CCNQ_EVENTS", "$JS.API.CONSUMER.CREATE.CCNQ_EVENTS"},
 			{">", "*.*.*", "ccnq.v1.queue.>", "ccnq.v1.denylist.*", "_INBOX_denylist.>"},
 		},

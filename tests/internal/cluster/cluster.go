@@ -76,7 +76,9 @@ type Edge struct {
 	ID string
 	// URL is where clients connect, Admin where operators do.
 	URL, Admin string
-	Log        *Log
+	// CacheDir is the folder of the edge's cache, if the settings name one.
+	CacheDir string
+	Log      *Log
 }
 
 // Coordinator is a running coordinator.
@@ -167,7 +169,7 @@ func (c *Cluster) StartEdge(t testing.TB, settings Settings) *Edge {
 // StartEdge starts an edge that belongs to no cluster and needs none.
 func StartEdge(t testing.TB, settings Settings) *Edge {
 	t.Helper()
-	e := &Edge{Log: &Log{}}
+	e := &Edge{Log: &Log{}, CacheDir: settings["CCNQ_CACHE_DIR"]}
 	var cfg edge.Config
 	require.NoError(t, config.Load(settings.Environ(), &cfg))
 	var err error

@@ -16,6 +16,10 @@ const (
 	// refusalsAge and refusalsBytes bound the stream of the refusals.
 	refusalsAge   = 24 * time.Hour
 	refusalsBytes = 256 << 20
+	// purgesAge and purgesBytes bound the stream of the purges. An edge that
+	// misses one for good empties its cache.
+	purgesAge   = 24 * time.Hour
+	purgesBytes = 64 << 20
 	// alertsWait is how long an alerting client may take over one event.
 	alertsWait = 30 * time.Second
 	minRetry   = 250 * time.Millisecond
@@ -138,7 +142,7 @@ func (k *Keeper) note(err error) {
 
 // ensure makes everything.
 func (k *Keeper) ensure(ctx context.Context) error {
-	for _, spec := range append([]bus.StreamSpec{k.events(), refusals}, k.opts.More...) {
+	for _, spec := range append([]bus.StreamSpec{k.events(), refusals, purges}, k.opts.More...) {
 		if _, err := bus.EnsureStream(ctx, k.opts.Conn, spec); err != nil {
 			return err
 		}
@@ -184,6 +188,18 @@ var refusals = bus.StreamSpec{
 	},
 	MaxAge:          refusalsAge,
 	MaxBytes:        refusalsBytes,
+	MaxMessageBytes: wire.MaxMessage,
+	Direct:          true,
+}
+
+// purges is the stream of what operators have removed from the edges' caches,
+// for edges that are away. It is here since this service alone makes streams.
+var purges = bus.StreamSpec{
+	Name:            wire.StreamPurges,
+	Description:     "purges of the caches, for a day",
+	Subjects:        []string{wire.SubjectPurge},
+	MaxAge:          purgesAge,
+	MaxBytes:        purgesBytes,
 	MaxMessageBytes: wire.MaxMessage,
 	Direct:          true,
 }

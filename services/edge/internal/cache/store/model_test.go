@@ -178,6 +178,7 @@ func TestPurges(t *testing.T) {
 		{"NotAPrefix", Purge{Name: "host1.example/page/"}, 30},
 		{"Host", Purge{Name: "host1.example/", Prefix: true}, 20},
 		{"Part", Purge{Name: "host1.example/page/1", Prefix: true}, 25},
+		{"Everything", Purge{Prefix: true}, 0},
 		{"LessThanAHost", Purge{Name: "host", Prefix: true}, 0},
 		{"OtherHost", Purge{Name: "host1.example.org/", Prefix: true}, 30},
 	} {

@@ -19,7 +19,7 @@ type Purge struct {
 	// Name of a resource, or the beginning of names with Prefix. The purge of a
 	// host is the prefix "example.org/".
 	Name string
-	// Prefix removes everything whose name begins with Name.
+	// Prefix removes everything whose name begins with Name, which may be empty.
 	Prefix bool
 }
 
@@ -133,8 +133,8 @@ var errNotKept = errors.New("the purge is in effect, but could not be written: e
 // it does not.
 func (s *Store[H]) Purge(ctx context.Context, purges ...Purge) error {
 	for _, p := range purges {
-		if p.Name == "" || len(p.Name) > MaxName {
-			return fmt.Errorf("a purge has a name of %d bytes: it must be 1 to %d", len(p.Name), MaxName)
+		if p == (Purge{}) || len(p.Name) > MaxName {
+			return fmt.Errorf("a purge has a name of %d bytes: it must be 1 to %d, or 0 for everything", len(p.Name), MaxName)
 		}
 	}
 	if len(purges) == 0 {
@@ -224,7 +224,7 @@ func (s *Store[H]) nameOf(v *volume, id uint64) (string, bool) {
 // loadPurges reads the purges that were not done when the file was left.
 func loadPurges(tx *bbolt.Tx) (purges []storedPurge, err error) {
 	err = walk(tx, bucketPurges, func(gen uint64, value []byte) error {
-		if len(value) < 2 || len(value) > 1+MaxName || value[0] > 1 {
+		if len(value) < 1 || len(value) > 1+MaxName || value[0] > 1 {
 			return fmt.Errorf("%w: purge %d does not read", errBroken, gen)
 		}
 		purges = append(purges, storedPurge{Purge{string(value[1:]), value[0] == 1}, Generation(gen)})
