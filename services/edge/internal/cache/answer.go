@@ -59,12 +59,10 @@ func (c *Cache) hit(q *Request, f *found, word Word) (Result, bool) {
 // newer than the item's. It reports false if the body could not be read and
 // nothing was sent: then the item is gone.
 func (c *Cache) answer(
-	q *Request, f *found, res *rfc9111.Response, word Word, status rfc9111.CacheStatus, now time.Time,
+	q *Request, f *found, res *head, word Word, status rfc9111.CacheStatus, now time.Time,
 ) (Result, bool) {
 	h := q.W.Header()
-	for name, values := range res.Header {
-		h[name] = values
-	}
+	res.write(h)
 	// One text holds the values that are this response's own.
 	var space [128]byte
 	b := rfc9111.AppendAge(space[:0], res.Age(now))

@@ -54,7 +54,7 @@ type Cache struct {
 	policy  *rfc9111.Policy
 	now     func() time.Time
 	flights *flight.Table[*landing]
-	store   *store.Store[*rfc9111.Response]
+	store   *store.Store[*head]
 	metrics *metrics
 
 	uncacheable marks // resources whose responses are not stored
@@ -64,7 +64,7 @@ type Cache struct {
 	refreshing sync.WaitGroup
 }
 
-type item = store.Item[*rfc9111.Response]
+type item = store.Item[*head]
 
 // New opens a cache. Its error names a bad option; a fault of the disk is none,
 // see [Cache.Degraded].
@@ -80,12 +80,8 @@ func New(opts Options) (*Cache, error) {
 		Stall:  stallLimit,
 	})
 	var err error
-	c.store, err = store.Open(store.Options[*rfc9111.Response]{
-		Codec: store.Codec[*rfc9111.Response]{
-			Append: func(b []byte, res *rfc9111.Response) []byte { return res.Append(b) },
-			Decode: rfc9111.Decode,
-			Size:   (*rfc9111.Response).Size,
-		},
+	c.store, err = store.Open(store.Options[*head]{
+		Codec:         codec,
 		Dir:           opts.Dir,
 		MaxBytes:      opts.MaxBytes,
 		MaxItemBytes:  opts.MaxItemBytes,
@@ -134,7 +130,7 @@ func (c *Cache) inScope(q *Request) bool {
 // found is what is stored for a request.
 type found struct {
 	item   *item             // nil if nothing is
-	res    *rfc9111.Response // its head
+	res    *head             // its head
 	key    store.Key         // under which it is, or would be
 	index  *rfc9111.Response // of the variants, of which key is one; nil if there are none
 	shared bool              // the item is not this one's to close
@@ -152,7 +148,7 @@ func (c *Cache) find(q *Request) found {
 		return found{item: it, res: res, key: key}
 	}
 	it.Close()
-	f := found{key: store.Key(res.Variant(q.key, q.R.Header)), index: res}
+	f := found{key: store.Key(res.Variant(q.key, q.R.Header)), index: res.Response}
 	if it, ok = c.store.Get(f.key); ok {
 		f.item, f.res = it, it.Head()
 	}

@@ -141,7 +141,8 @@ func (f *fetch) fail(status int) {
 func (f *fetch) confirmed(h http.Header) {
 	c := f.cache
 	c.metrics.revalidations.confirmed.Inc()
-	fresh, reason := c.policy.Freshen(f.stored.res, f.r, h, f.requested, c.now())
+	res, reason := c.policy.Freshen(f.stored.res.Response, f.r, h, f.requested, c.now())
+	fresh := newHead(res)
 	if reason != rfc9111.Stored || !c.store.Update(f.stored.item, fresh, fresh.UselessAfter()) {
 		c.store.Delete(f.stored.key)
 	}

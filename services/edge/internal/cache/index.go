@@ -21,8 +21,8 @@ func (c *Cache) choose(q *Request, land *landing, res *rfc9111.Response, since s
 	key := store.Key(q.key)
 	var index *rfc9111.Response
 	if it, ok := c.store.Get(key); ok {
-		if head := it.Head(); head.IsIndex() {
-			index = head
+		if stored := it.Head(); stored.IsIndex() {
+			index = stored.Response
 		}
 		it.Close()
 	}
@@ -37,11 +37,11 @@ func (c *Cache) choose(q *Request, land *landing, res *rfc9111.Response, since s
 		next = rfc9111.NewIndex(res.URL, res.Vary(), rand.Uint64())
 	}
 	if next != index {
-		c.store.Put(store.Entry[*rfc9111.Response]{
-			Key: key, Name: nameOf(res), Since: since, Head: next, Until: next.UselessAfter(),
+		c.store.Put(store.Entry[*head]{
+			Key: key, Name: nameOf(res), Since: since, Head: newHead(next), Until: next.UselessAfter(),
 		})
 	}
-	land.res = res
+	land.res = newHead(res)
 	if next != nil {
 		land.index, land.variant = next, next.Variant(q.key, q.R.Header)
 	}

@@ -12,11 +12,11 @@ import (
 // handed on, but for the last two fields.
 type landing struct {
 	status int
-	live   http.Header       // as the origin sent it
-	res    *rfc9111.Response // as it is stored; nil if it is for the leader alone
-	item   *item             // with res: the body, if that is stored already
-	hit    bool              // with item: nobody was asked
-	cookie []string          // with item: what a 304 set, for the leader alone
+	live   http.Header // as the origin sent it
+	res    *head       // as it is stored; nil if it is for the leader alone
+	item   *item       // with res: the body, if that is stored already
+	hit    bool        // with item: nobody was asked
+	cookie []string    // with item: what a 304 set, for the leader alone
 
 	index   *rfc9111.Response // by which fields it varies; nil if it does not
 	variant rfc9111.Key       // that it is
@@ -27,7 +27,7 @@ type landing struct {
 }
 
 // landStored lands what is stored already, with its head as it is now.
-func (f *fetch) landStored(res *rfc9111.Response) *landing {
+func (f *fetch) landStored(res *head) *landing {
 	return &landing{
 		status: res.Status, res: res, item: f.stored.item, index: f.stored.index, variant: rfc9111.Key(f.stored.key),
 	}

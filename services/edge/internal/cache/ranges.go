@@ -13,7 +13,7 @@ import (
 // answerRanges answers with parts of a stored body (RFC 9110 section 14), or
 // with 416 if there are none.
 func (c *Cache) answerRanges(
-	q *Request, f *found, res *rfc9111.Response, result Result, ranges []rfc9111.Range,
+	q *Request, f *found, res *head, result Result, ranges []rfc9111.Range,
 ) (Result, bool) {
 	h := q.W.Header()
 	size := f.item.Size()
@@ -63,7 +63,7 @@ type parts struct {
 	tail     string
 }
 
-func newParts(res *rfc9111.Response, ranges []rfc9111.Range, size int64) *parts {
+func newParts(res *head, ranges []rfc9111.Range, size int64) *parts {
 	var random [16]byte
 	for i := range random {
 		random[i] = byte(rand.Uint32()) // it only must not be in the body by chance

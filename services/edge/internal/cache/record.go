@@ -62,8 +62,8 @@ func (c *Cache) put(q *Request, land *landing, body [][]byte, since store.Genera
 	if land.index != nil {
 		key = land.variant
 	}
-	stored := c.store.Put(store.Entry[*rfc9111.Response]{
-		Key: store.Key(key), Name: nameOf(land.res), Since: since, Head: land.res, Body: body,
+	stored := c.store.Put(store.Entry[*head]{
+		Key: store.Key(key), Name: nameOf(land.res.Response), Since: since, Head: land.res, Body: body,
 		Until: land.res.UselessAfter(),
 	})
 	if !stored {

@@ -90,10 +90,9 @@ func New(opts Options) *Gateway {
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := exchanges.Get().(*exchange) //nolint:forcetypeassert // the pool has nothing else
 	x.w, x.r, x.arrived = w, r, time.Now()
-	// Every response says what the cache did; so far, nothing.
-	h := w.Header()
-	h["X-Cache"] = cacheBypass
-	h["Cache-Status"] = statusOfUs
+	if g.opts.Cache == nil {
+		x.bypassed()
+	}
 	g.metrics.inFlight.Inc()
 	defer g.finish(x)
 	for i := range g.stages {

@@ -33,6 +33,9 @@ const referenceField = "Ccnq-Reference"
 func (g *Gateway) respond(x *exchange, v Verdict) {
 	x.status = v.Status
 	x.reference = newReference()
+	if x.cached == "" {
+		x.bypassed()
+	}
 	h := x.w.Header()
 	h["Cache-Control"] = noStore
 	h["X-Content-Type-Options"] = noSniff
@@ -61,6 +64,14 @@ func (g *Gateway) respond(x *exchange, v Verdict) {
 	if x.r.Method != http.MethodHead {
 		_, _ = x.w.Write(body) // nothing can be done for a client that is gone
 	}
+}
+
+// bypassed says in the response that the cache did nothing; every response says
+// what it did.
+func (x *exchange) bypassed() {
+	h := x.w.Header()
+	h["X-Cache"] = cacheBypass
+	h["Cache-Status"] = statusOfUs
 }
 
 // newReference returns 16 random hexadecimal digits.
