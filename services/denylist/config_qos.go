@@ -9,7 +9,6 @@ import (
 // together. It and the edges must agree.
 type QoS struct {
 	Cluster    string        `env:"CCNQ_QOS_CLUSTER" envDefault:"off" enum:"off,nats,redis" doc:"where edges count together: nowhere, in the denylist service by way of NATS, or in Redis"`
-	Interval   config.Millis `env:"CCNQ_QOS_CLUSTER_SYNC_INTERVAL_MS" envDefault:"2000" min:"100" max:"600000" doc:"how often an edge tells what it let pass, and learns who is above a limit of the cluster"`
 	MaxActors  int           `env:"CCNQ_QOS_CLUSTER_MAX_TRACKED_ACTORS" envDefault:"50000" min:"1" max:"1000000" doc:"hosts, addresses and subnets that are counted for the cluster, so many of each; those with the most requests stay"`
 	IPRate     config.Number `env:"CCNQ_QOS_CLUSTER_MAX_IP_RATE" envDefault:"0" doc:"requests a second of one address over all edges; 0 is no limit"`
 	SubnetRate config.Number `env:"CCNQ_QOS_CLUSTER_MAX_SUBNET_RATE" envDefault:"0" doc:"requests a second of one subnet over all edges; 0 is no limit"`

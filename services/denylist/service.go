@@ -187,7 +187,7 @@ func (s *Service) count(run context.Context, conn *bus.Conn, keeper *streams.Kee
 			"CCNQ_QOS_CLUSTER_MAX_SUBNET_RATE or CCNQ_QOS_CLUSTER_MAX_HOST_RATIO")
 	}
 	aggregator := clusterqos.New(clusterqos.Options{
-		Conn: conn, Limits: limits, SyncInterval: s.cfg.QoS.Interval.Duration(), Holder: s.holder,
+		Conn: conn, Limits: limits, Holder: s.holder,
 		Wait: keeper.Wait, Missing: keeper.Missing, Logger: s.logger, Registry: s.registry,
 	})
 	s.aggregator.Store(aggregator)

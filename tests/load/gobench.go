@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -42,7 +43,18 @@ func goBenchmarks(ctx context.Context, pkg, pattern, benchtime string, more ...s
 	args := append([]string{
 		"test", "github.com/ccnq/ccnq/" + pkg, "-run", "^$", "-bench", pattern, "-benchmem", "-benchtime", benchtime,
 	}, more...)
-	out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()
+	return runBenchmarks(exec.CommandContext(ctx, "go", args...), pkg)
+}
+
+// goBenchmarksAt is goBenchmarks at a NATS server.
+func goBenchmarksAt(ctx context.Context, nats, pkg, pattern, benchtime string) (benchmarks, error) {
+	cmd := exec.CommandContext(ctx, "go", "test", "github.com/ccnq/ccnq/"+pkg, "-run", "^$", "-bench", pattern, "-benchtime", benchtime)
+	cmd.Env = append(os.Environ(), "CCNQ_TEST_NATS_URL="+nats)
+	return runBenchmarks(cmd, pkg)
+}
+
+func runBenchmarks(cmd *exec.Cmd, pkg string) (benchmarks, error) {
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("go test %s: %w: %s", pkg, err, out)
 	}

@@ -39,6 +39,7 @@ var rows = []row{
 	{"blocked", blocked},
 	{"projector", projector},
 	{"limits", limits},
+	{"qos-sync", qosSync},
 }
 
 // size is how much is measured.

@@ -40,8 +40,6 @@ type Options struct {
 	Conn *bus.Conn
 	// Limits are those of the cluster.
 	Limits qos.ClusterLimits
-	// SyncInterval is how often edges send.
-	SyncInterval time.Duration
 	// Holder is unique for this process.
 	Holder string
 	// Wait returns once the streams are there.
@@ -60,7 +58,8 @@ type Aggregator struct {
 	metrics   *metrics
 	candidate *lead.Candidate
 
-	current atomic.Bool // all that is in the stream has been read
+	current atomic.Bool   // all that is in the stream has been read
+	counted chan struct{} // rung when something has been counted
 
 	mu         sync.Mutex
 	reading    error // why hits are not read now
@@ -71,7 +70,7 @@ type Aggregator struct {
 // New returns an aggregator that does nothing yet.
 func New(opts Options) *Aggregator {
 	opts.Logger = opts.Logger.With("part", "qos")
-	a := &Aggregator{opts: opts, counts: newCounts(opts.Limits), clock: newClock()}
+	a := &Aggregator{opts: opts, counts: newCounts(opts.Limits), clock: newClock(), counted: make(chan struct{}, 1)}
 	a.metrics = newMetrics(opts.Registry, a.counts)
 	a.candidate = lead.New(lead.Options{
 		Name:   "denylist_qos",
@@ -188,6 +187,12 @@ func (a *Aggregator) follow(ctx context.Context, at *place) error {
 		for i := range messages {
 			a.take(&messages[i])
 			at.seq = messages[i].Sequence
+		}
+		if len(messages) > 0 {
+			select {
+			case a.counted <- struct{}{}:
+			default:
+			}
 		}
 		if err != nil {
 			return err

@@ -80,7 +80,7 @@ func (b *broker) join(name string) *process {
 		Conn: conn, MaxAge: 24 * time.Hour, MaxBytes: 1 << 20, More: Streams(limits()), Logger: logger,
 	})
 	p.Aggregator = New(Options{
-		Conn: conn, Limits: limits(), SyncInterval: 200 * time.Millisecond, Holder: name,
+		Conn: conn, Limits: limits(), Holder: name,
 		Wait: keeper.Wait, Missing: keeper.Missing, Logger: logger, Registry: prometheus.NewRegistry(),
 	})
 	ctx, cancel := context.WithCancel(b.t.Context())

@@ -11,8 +11,8 @@
 // again until it is acknowledged; a number in it shows that it has been counted.
 //
 // One process, which holds a lease in NATS ([lead.Candidate]; another one than that
-// of the denylist), compares the counts with the limits twice a second and more
-// often than edges sync, and writes the lists to a second stream
+// of the denylist), compares the counts with the limits when there are new ones, and
+// twice a second, and writes the lists to a second stream
 // ([wire.StreamQoSLists]): pieces when they have changed, then a mark. Edges hear
 // them at once; an edge that is new reads the stream.
 //

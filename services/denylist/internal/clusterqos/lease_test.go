@@ -50,8 +50,10 @@ func (b *broker) connect() *bus.Conn {
 
 func (b *broker) streams(c *bus.Conn) {
 	for _, spec := range Streams(limited()) {
-		_, err := bus.EnsureStream(b.t.Context(), c, spec)
-		require.NoError(b.t, err)
+		require.Eventually(b.t, func() bool {
+			_, err := bus.EnsureStream(b.t.Context(), c, spec)
+			return err == nil
+		}, patience, look)
 	}
 }
 

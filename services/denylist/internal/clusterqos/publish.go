@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// The counts are compared with the limits this many times in a sync interval, but
-	// not more often than minCompare and not less often than maxCompare say.
-	comparisons = 4
-	minCompare  = 50 * time.Millisecond
-	maxCompare  = 500 * time.Millisecond
+	// compareEvery is how often the counts are compared with the limits when nothing
+	// new is counted; a sum falls as time passes. What is new is compared at once, but
+	// minPause after the last time at the soonest, and ten times as long as it took.
+	compareEvery = 500 * time.Millisecond
+	minPause     = 50 * time.Millisecond
 	// markEvery is the time between two marks of lists that do not change, and
 	// piecesEvery between two writings of their pieces, which must come before
 	// listsAge.
@@ -48,18 +48,27 @@ type publisher struct {
 // publish writes lists until ctx ends or the term does.
 func (a *Aggregator) publish(ctx context.Context, term *lead.Term) {
 	p := &publisher{a: a, term: term}
-	tick := time.NewTicker(min(max(a.opts.SyncInterval/comparisons, minCompare), maxCompare))
-	defer tick.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
+		begun := time.Now()
 		err := p.step(ctx)
 		if ctx.Err() != nil || errors.Is(err, errOver) {
 			a.fail(&a.publishing, "", nil)
 			return
 		}
 		a.fail(&a.publishing, "publish lists", err)
+		timer.Reset(max(minPause, 10*time.Since(begun)))
 		select {
 		case <-ctx.Done():
-		case <-tick.C:
+			continue
+		case <-timer.C:
+		}
+		timer.Reset(compareEvery)
+		select {
+		case <-ctx.Done():
+		case <-a.counted:
+		case <-timer.C:
 		}
 	}
 }
