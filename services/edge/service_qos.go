@@ -44,7 +44,7 @@ func (e *Edge) newQoS(registry *prometheus.Registry) (*gateway.QoS, error) {
 	options := cfg.limiter()
 	stage := &gateway.QoS{
 		Monitor: cfg.Mode == "monitor", Status: cfg.Status, Close: cfg.DestroySocket, Counted: cfg.FeedsDenylist,
-		RetryAfter: cfg.MaxAge.Duration(), RetryViolation: max(violationLasts, cfg.MaxAge.Duration()),
+		RetryHost: cfg.MaxAge.Duration(), RetryClient: cfg.MaxAge.Duration(), RetryViolation: max(violationLasts, cfg.MaxAge.Duration()),
 	}
 	switch cfg.LagSource {
 	case "timer":
@@ -67,8 +67,8 @@ func (e *Edge) newQoS(registry *prometheus.Registry) (*gateway.QoS, error) {
 		options.Cluster.Store = store
 		options.Cluster.OnSync, options.Cluster.OnError = e.limits.syncs.OnSync, e.limits.syncs.OnError
 		// Hits count for two windows there, and lists are known a sync later.
-		stage.RetryAfter = 2*cfg.MaxAge.Duration() + 2*cfg.Cluster.Interval.Duration()
-		stage.RetryViolation = max(stage.RetryViolation, stage.RetryAfter)
+		stage.RetryClient = 2*cfg.MaxAge.Duration() + 2*cfg.Cluster.Interval.Duration()
+		stage.RetryViolation = max(stage.RetryViolation, stage.RetryClient)
 	}
 	limiter, err := qos.New(options)
 	if err != nil {

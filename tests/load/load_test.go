@@ -36,7 +36,7 @@ func TestRows(t *testing.T) {
 		lines++
 		require.NotRegexp(t, `NaN|Inf|\| 0\.0 µs|\| 0 (op/s|MiB|ns|/s)`, line)
 	}
-	require.Equal(t, 2+27, lines, out.String())
+	require.Equal(t, 2+30, lines, out.String())
 }
 
 func TestUnknownRow(t *testing.T) {

@@ -49,7 +49,7 @@ func withQoS(t *testing.T, limits qos.Options, change func(*Options)) (*bundle, 
 	return setup(t, func(o *Options) {
 		o.QoS = &QoS{
 			Limiter: limiter, Status: http.StatusServiceUnavailable, Close: true,
-			RetryAfter: 10 * time.Second, RetryViolation: time.Minute,
+			RetryHost: 10 * time.Second, RetryClient: 10 * time.Second, RetryViolation: time.Minute,
 		}
 		if change != nil {
 			change(o)
@@ -184,7 +184,7 @@ func TestRefusalsAreHeldBack(t *testing.T) {
 		defer limiter.Close()
 		g := New(Options{
 			Clients: clientip.NewResolver(clientip.Options{}), Groups: clientip.Grouper{V4: 24, V6: 64},
-			QoS:        &QoS{Limiter: limiter, Status: http.StatusServiceUnavailable, RetryAfter: time.Second},
+			QoS:        &QoS{Limiter: limiter, Status: http.StatusServiceUnavailable, RetryClient: time.Second},
 			Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 		})
 		g.stages = append(g.stages[:3:3], stage{"end", func(*exchange) Verdict { return refuse(Proxied, http.StatusOK, 0) }})

@@ -16,10 +16,10 @@ type QoS struct {
 	Monitor bool
 	// Status answers what is refused.
 	Status int
-	// RetryAfter is told to whoever is refused for a rate; RetryViolation to
-	// whoever is refused because their host has too large a share. A client that
-	// waits so long, and asks alone, is let through.
-	RetryAfter, RetryViolation time.Duration
+	// RetryHost is told to whoever is refused for the rate of a host, RetryClient for
+	// that of an address or a subnet, RetryViolation because the host has too large a
+	// share. A client that waits so long, and asks alone, is let through.
+	RetryHost, RetryClient, RetryViolation time.Duration
 	// Close ends the connections of refused clients, but never one that
 	// carries the requests of others.
 	Close bool
@@ -49,8 +49,11 @@ func (g *Gateway) throttle(x *exchange) Verdict {
 		return goOn
 	}
 	q.Limiter.Hold(x.r.Context())
-	v := refuse(Throttled, q.Status, q.RetryAfter)
-	if reason == qos.HostViolation {
+	v := refuse(Throttled, q.Status, q.RetryClient)
+	switch reason {
+	case qos.BadHost:
+		v.RetryAfter = q.RetryHost
+	case qos.HostViolation:
 		v.RetryAfter = q.RetryViolation
 	}
 	v.Close = q.Close && !x.relayed && !g.opts.Clients.PeerTrusted(x.r)
