@@ -2,7 +2,6 @@ package bus
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -88,12 +87,7 @@ func EnsureBlocksBucket(ctx context.Context, c *Conn, replicas int, maxBytes int
 	})
 }
 
-// importedAPI is where an account without JetStream finds what another account
-// lets it ask for, see deploy/nats/accounts.conf.
-const importedAPI = "CCNQ.API"
-
-// StreamInfo returns the state of a stream, or [ErrNotFound]. From an account
-// without streams it asks the one that it imports that from. A ctx without a
+// StreamInfo returns the state of a stream, or [ErrNotFound]. A ctx without a
 // deadline gets five seconds.
 func StreamInfo(ctx context.Context, c *Conn, name string) (StreamState, error) {
 	operation := "look at stream " + name
@@ -104,11 +98,6 @@ func StreamInfo(ctx context.Context, c *Conn, name string) (StreamState, error) 
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	stream, err := js.Stream(ctx, name)
-	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == jetstream.JSErrCodeJetStreamNotEnabledForAccount {
-		if js, err = jetstream.NewWithAPIPrefix(c.nc, importedAPI); err == nil {
-			stream, err = js.Stream(ctx, name)
-		}
-	}
 	if err != nil {
 		return StreamState{}, translateAPI(operation, err)
 	}

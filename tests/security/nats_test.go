@@ -3,6 +3,7 @@ package security
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -106,7 +107,7 @@ func works(t *testing.T, b *broker, c *cluster.Cluster) {
 	require.Contains(t, until(t, events, "ccnq.v1.events.blocked.ip"), bob)
 
 	// So does the durable consumer, which begins before the first event.
-	js, err := jetstream.NewWithAPIPrefix(b.steal(t, "alerts").withInbox("_INBOX_alerts"), "CCNQ.API")
+	js, err := jetstream.New(b.steal(t, "alerts").withInbox("_INBOX_alerts"))
 	require.NoError(t, err)
 	consumer, err := js.Consumer(t.Context(), wire.StreamEvents, "alerts")
 	require.NoError(t, err)
@@ -148,6 +149,24 @@ func works(t *testing.T, b *broker, c *cluster.Cluster) {
 			return err == nil && strings.Contains(string(place), `"seq":1`)
 		})
 	}
+}
+
+// purges requires that both edges answer an operator who purges, and that they
+// can read what they may have missed.
+func purges(t *testing.T, b *broker) {
+	t.Helper()
+	operator := b.connect(t, "operator")
+	n := 0
+	await.True(t, "both edges answer a purge", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
+		defer cancel()
+		n++
+		all, err := bus.Gather[wire.PurgeRequest, wire.PurgeReply](ctx, operator, wire.SubjectPurge, wire.SubjectPurged, wire.PurgeRequest{
+			ID: fmt.Sprintf("purge-%d", n), Targets: []wire.PurgeTarget{{Scope: wire.PurgeHost, Target: "site.example"}},
+		}, 200*time.Millisecond)
+		require.NoError(t, err)
+		return all.Stored && len(all.Replies) == 2
+	})
 }
 
 // withInbox is the same credential with the reply subjects of its user.
@@ -207,6 +226,11 @@ func TestNATS_SharedUser(t *testing.T) {
 	b := startBroker(t, shared, nil)
 	c := site(t, b, b.sharedUsers)
 	works(t, b, c)
+	purges(t, b)
+	edge := &thief{t: t, nc: b.steal(t, "edge").withInbox("_INBOX_edge")}
+	info, err := edge.nc.Request("$JS.API.STREAM.INFO.CCNQ_PURGES", nil, await.Limit)
+	require.NoError(t, err)
+	require.Contains(t, string(info.Data), `"created"`)
 	th := b.steal(t, "edge")
 	for _, subject := range forbiddenToEdges {
 		th.cannotPublish(subject, `{"target":"192.0.2.99","stream_name":"CCNQ_EVENTS"}`)
