@@ -123,6 +123,7 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("admin listener: %w", err)
 	}
 	s.listener = listener
+	s.options.Log.Info("admin listener", "addr", listener.Addr().String())
 	go func() {
 		defer close(s.served)
 		err := s.http.Serve(listener)

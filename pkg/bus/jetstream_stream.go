@@ -35,7 +35,7 @@ type StreamSpec struct {
 	// Bucket makes the stream one that clients see as a KV bucket: single
 	// messages cannot be deleted, and a message may replace all of its subject.
 	Bucket bool
-	// Replicas is the number of servers that keep the stream; 0 means 1.
+	// Replicas is the number of servers that keep the stream at least; 0 means 1.
 	Replicas int
 }
 
@@ -50,9 +50,10 @@ type StreamState struct {
 	Bytes       uint64
 }
 
-// EnsureStream makes the stream, or changes the existing one to the spec. What
-// NATS cannot change (files or memory) is an error. A ctx without a deadline
-// gets five seconds.
+// EnsureStream makes the stream, or changes the existing one to the spec, but
+// for servers that an operator has added to those that keep it. What NATS cannot
+// change (files or memory) is an error. A ctx without a deadline gets five
+// seconds.
 func EnsureStream(ctx context.Context, c *Conn, spec StreamSpec) (StreamState, error) {
 	operation := "make stream " + spec.Name
 	js, err := c.jetStream(operation)
@@ -61,6 +62,13 @@ func EnsureStream(ctx context.Context, c *Conn, spec StreamSpec) (StreamState, e
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	existing, err := js.Stream(ctx, spec.Name)
+	switch {
+	case err == nil:
+		spec.keep(existing.CachedInfo().Config)
+	case !errors.Is(err, jetstream.ErrStreamNotFound):
+		return StreamState{}, translateAPI(operation, err)
+	}
 	stream, err := js.CreateOrUpdateStream(ctx, spec.config())
 	if err != nil {
 		return StreamState{}, translateAPI(operation, err)
@@ -146,6 +154,9 @@ func (c *Conn) jetStream(operation string) (jetstream.JetStream, error) {
 	js, err := jetstream.New(c.nc)
 	return js, translate(operation, err)
 }
+
+// keep takes over what is the operator's to decide once the stream is there.
+func (s *StreamSpec) keep(existing jetstream.StreamConfig) { s.Replicas = max(s.Replicas, existing.Replicas) }
 
 func (s StreamSpec) config() jetstream.StreamConfig {
 	unbounded := func(n int64) int64 {

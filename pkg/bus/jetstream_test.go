@@ -108,6 +108,15 @@ func TestEnsureStreamChangesIt(t *testing.T) {
 	require.ErrorContains(t, err, "make stream S")
 }
 
+func TestEnsureStreamKeepsReplicas(t *testing.T) {
+	t.Parallel()
+	for existing, want := range map[int]int{1: 2, 2: 2, 3: 3} {
+		s := StreamSpec{Name: "S", Replicas: 2}
+		s.keep(jetstream.StreamConfig{Replicas: existing})
+		require.Equal(t, want, s.config().Replicas)
+	}
+}
+
 func TestEnsureDurableKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	c := streams(t)

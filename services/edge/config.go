@@ -3,8 +3,11 @@ package edge
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/ccnq/ccnq/pkg/bus"
 	"github.com/ccnq/ccnq/pkg/clientip"
@@ -91,6 +94,9 @@ func (c *Config) Validate() []string {
 	}
 	if (c.Listener.TLSCertFile == "") != (c.Listener.TLSKeyFile == "") {
 		problems = append(problems, "CCNQ_TLS_CERT_FILE and CCNQ_TLS_KEY_FILE: one needs the other")
+	}
+	if name := c.General.ClientIPHeader; name != "" && !httpguts.ValidHeaderFieldName(name) {
+		problems = append(problems, fmt.Sprintf("CCNQ_CLIENT_IP_HEADER: %q cannot be the name of a header", name))
 	}
 	if c.General.EdgeID != "" {
 		if err := wire.CheckEdgeID(c.General.EdgeID); err != nil {
