@@ -156,7 +156,9 @@ func (c *Conn) jetStream(operation string) (jetstream.JetStream, error) {
 }
 
 // keep takes over what is the operator's to decide once the stream is there.
-func (s *StreamSpec) keep(existing jetstream.StreamConfig) { s.Replicas = max(s.Replicas, existing.Replicas) }
+func (s *StreamSpec) keep(existing jetstream.StreamConfig) {
+	s.Replicas = max(s.Replicas, existing.Replicas)
+}
 
 func (s StreamSpec) config() jetstream.StreamConfig {
 	unbounded := func(n int64) int64 {
