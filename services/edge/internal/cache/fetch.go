@@ -33,6 +33,7 @@ type fetch struct {
 	feed      *flight.Feed[*landing]
 	r         *http.Request // as it is sent
 	stored    found         // what it validates, if that is stored
+	asks      bool          // it is conditional on what is stored
 	since     store.Generation
 	requested time.Time
 	outcome   proxy.Outcome
@@ -76,7 +77,7 @@ func (f *fetch) request() *http.Request {
 	r.Method = http.MethodGet
 	if f.stored.item != nil {
 		r.Header = maps.Clone(r.Header)
-		f.stored.res.AddValidators(r.Header)
+		f.asks = f.stored.res.AddValidators(r.Header)
 		return r
 	}
 	cloned := false
@@ -116,7 +117,7 @@ func (f *fetch) WriteHeader(status int) {
 		f.fail(status)
 	case status >= http.StatusInternalServerError && f.staleWillDo():
 		f.fail(status)
-	case status == http.StatusNotModified && f.stored.item != nil:
+	case status == http.StatusNotModified && f.asks:
 		f.confirmed(h)
 	default:
 		f.received(status, h)

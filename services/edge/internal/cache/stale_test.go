@@ -115,6 +115,22 @@ func TestStaleWhileRevalidate(t *testing.T) {
 	require.EqualValues(t, 2, s.asked.Load())
 }
 
+// TestAnUnaskedConfirmationIsNone: a 304 to a request that was not conditional says
+// nothing about what is stored.
+func TestAnUnaskedConfirmationIsNone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil)
+	s.get("/a").is(t, "MISS", "stored") // without a validator
+	s.pass(61 * time.Second)
+	s.answer(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=60")
+		w.WriteHeader(http.StatusNotModified)
+	})
+	require.Equal(t, http.StatusNotModified, s.get("/a").is(t, "MISS", "").StatusCode)
+	s.answer(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "new") })
+	require.Equal(t, "new", s.get("/a").is(t, "MISS", "").body)
+}
+
 // idle waits until nobody waits for anything.
 func (s *site) idle() {
 	s.t.Helper()
