@@ -15,6 +15,7 @@ COMMANDS := $(wildcard services/*/cmd/ccnq*)
 BENCH    ?= .
 COUNT    ?= 1
 QUICK    ?=
+SOAK     ?= 5m
 ROW      ?=
 
 # Tools are pinned, and installed on first use. They need no C compiler.
@@ -64,6 +65,10 @@ race: ## the same under the race detector (needs a C compiler)
 .PHONY: bench
 bench: ## measure the gate against what it is compared with; make bench QUICK=1 ROW=flood measures less
 	$(WITHPG) $(GO) run ./tests/load $(if $(QUICK),-quick) $(if $(ROW),-row $(ROW))
+
+.PHONY: soak
+soak: ## churn through a cache far over its budget, and check every byte: make soak SOAK=5m
+	$(GO) run ./tests/load -soak $(SOAK)
 
 .PHONY: bench/micro
 bench/micro: ## run the benchmarks of the packages: make bench/micro BENCH=Rules COUNT=5

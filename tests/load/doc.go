@@ -2,6 +2,7 @@
 // one table:
 //
 //	go run ./tests/load [-row NAME] [-quick]
+//	go run ./tests/load -soak 5m
 //
 // CCNQ_TEST_DATABASE_URL must name a Postgres on this machine whose role may
 // create schemas; `make bench` starts one. Everything else the program builds
@@ -15,5 +16,6 @@
 // alone; origin and clients are in this one.
 //
 // The exit code says whether everything could be measured, not whether it was
-// fast enough. Nothing of this is a test.
+// fast enough. Nothing of this is a test, but the soak: it churns through a cache
+// far over its budget for minutes, and fails on a wrong byte or a file that grows.
 package main

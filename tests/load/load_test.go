@@ -20,6 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var tiny = size{
 	rounds: 1, round: 50 * time.Millisecond, requests: 128, groups: 3, inFlight: 20, memoryRounds: 1, benchtime: "1x",
 	checks: 100, blocks: 1_000, starts: 1, denials: 2_000, denialRounds: 1, rebuilt: 3_000,
+	entries: 100_000, writes: 2_000,
 }
 
 // TestRows measures every row and looks at nothing but that there is a
@@ -36,7 +37,15 @@ func TestRows(t *testing.T) {
 		lines++
 		require.NotRegexp(t, `NaN|Inf|\| 0\.0 µs|\| 0 (op/s|MiB|ns|/s)`, line)
 	}
-	require.Equal(t, 2+30, lines, out.String())
+	require.Equal(t, 2+39, lines, out.String())
+}
+
+// TestSoak looks whether the soak runs, and finds what it must.
+func TestSoak(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	require.NoError(t, soak(t.Context(), &out, 2*time.Second))
+	require.Regexp(t, `^[12]s: [1-9]\d* requests, \d+ % hits, `, out.String())
 }
 
 func TestUnknownRow(t *testing.T) {

@@ -40,6 +40,9 @@ var rows = []row{
 	{"projector", projector},
 	{"limits", limits},
 	{"qos-sync", qosSync},
+	{"cache-hit", cacheHits},
+	{"cache-miss", cacheMisses},
+	{"cache-store", cacheStore},
 }
 
 // size is how much is measured.
@@ -57,16 +60,20 @@ type size struct {
 	denials      int    // of a round of the projector
 	denialRounds int
 	rebuilt      int // denials of a rebuild, at least those of the rounds
+	entries      int // of the cache's index
+	writes       int // of entries of 16 KiB
 }
 
 var (
 	full = size{
 		rounds: 11, round: time.Second, requests: 5_000, groups: 100, inFlight: 10_000, memoryRounds: 3, benchtime: "300ms",
 		checks: 3_000_000, blocks: 1_000_000, starts: 3, denials: 200_000, denialRounds: 3, rebuilt: 1_000_000,
+		entries: 1_000_000, writes: 400_000,
 	}
 	quick = size{
 		rounds: 3, round: 500 * time.Millisecond, requests: 2_500, groups: 50, inFlight: 2_000, memoryRounds: 1, benchtime: "50ms",
 		checks: 500_000, blocks: 100_000, starts: 1, denials: 50_000, denialRounds: 1, rebuilt: 100_000,
+		entries: 100_000, writes: 40_000,
 	}
 )
 
@@ -85,9 +92,17 @@ func main() { os.Exit(command()) }
 func command() (code int) {
 	only := flag.String("row", "", "measure this row alone: "+strings.Join(names(), ", "))
 	short := flag.Bool("quick", false, "measure less: a look, not a result")
+	soaking := flag.Duration("soak", 0, "instead of the rows, churn through a cache for so long and check what it does")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if *soaking > 0 {
+		if err := soak(ctx, os.Stdout, *soaking); err != nil {
+			fmt.Fprintln(os.Stderr, "soak:", err)
+			return 1
+		}
+		return 0
+	}
 	size := full
 	if *short {
 		size = quick

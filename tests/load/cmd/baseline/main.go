@@ -3,6 +3,7 @@
 //
 //	baseline proxy URL   httputil.ReverseProxy with a buffer pool
 //	baseline refuse      a handler that only writes 429
+//	baseline page BYTES  a handler that writes a page of so many bytes
 //
 // It writes its address to standard output and serves until SIGTERM.
 package main
@@ -18,6 +19,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -41,8 +43,14 @@ func run(args []string) error {
 		handler = proxy(upstream)
 	case len(args) == 1 && args[0] == "refuse":
 		handler = http.HandlerFunc(refuse)
+	case len(args) == 2 && args[0] == "page":
+		n, err := strconv.ParseUint(args[1], 10, 20)
+		if err != nil {
+			return err
+		}
+		handler = page(make([]byte, n))
 	default:
-		return errors.New("usage: baseline proxy URL | baseline refuse")
+		return errors.New("usage: baseline proxy URL | baseline refuse | baseline page BYTES")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -66,6 +74,17 @@ func run(args []string) error {
 func refuse(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusTooManyRequests)
 	_, _ = io.WriteString(w, "429 Too Many Requests\n") // the client may be gone
+}
+
+// page writes the same bytes as a hit.
+func page(body []byte) http.Handler {
+	length := []string{strconv.Itoa(len(body))}
+	kind := []string{"text/plain"}
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		h := w.Header()
+		h["Content-Length"], h["Content-Type"] = length, kind
+		_, _ = w.Write(body) // the client may be gone
+	})
 }
 
 // proxy has the same settings of the transport as the edge.
