@@ -36,7 +36,7 @@ GOTEST = $(WITHPG) $(GOTESTSUM) --format pkgname-and-test-fails --hide-summary o
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z\/-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z\/-]+:.*## / {printf "%-16s %s\n", $$1, $$2}' Makefile
 
 # In front of an origin, make run switches the queue on for every page, unless
 # the environment says otherwise.
@@ -116,6 +116,10 @@ verify: ## check that generated files, go.mod files and Kubernetes manifests are
 tidy: ## tidy the go.mod files and format the code
 	@set -e; for module in $(MODULES); do (cd $$module && GOWORK=off $(GO) mod tidy); done
 	gofmt -w $(MODULES)
+
+.PHONY: test-containers
+test-containers: ## start deploy/compose.yaml with a container engine, break it in every way, and print what was found
+	$(GO) run ./tests/containers
 
 .PHONY: db/reset
 db/reset: ## drop the schema in the database of CCNQ_PG_*; services make it anew when they start
