@@ -88,6 +88,11 @@ func works(t *testing.T, b *broker, c *cluster.Cluster) {
 	t.Helper()
 	events := b.steal(t, "alerts").listens("ccnq.v1.events.>")
 
+	watched := make(chan string, 1000)
+	watch, err := bus.WatchSubject(b.connect(t, "operator"), "ccnq.v1.events.denied.>", func(m bus.StreamMessage) { watched <- string(m.Data) })
+	require.NoError(t, err)
+	defer watch.Stop()
+
 	// One is served, one waits at the other edge and is promoted by a push, one
 	// is refused.
 	held := c.Send(t.Context(), visitor.Request{Edge: c.Edges[0].URL, IP: alice, Do: origin.DoHold})
@@ -102,7 +107,10 @@ func works(t *testing.T, b *broker, c *cluster.Cluster) {
 	require.Equal(t, http.StatusOK, waiting.Answer(t).Status)
 	c.NothingLeft(t)
 
-	// Two denials make a block, which every edge hears of, and who watches.
+	// Two denials make a block, which every edge hears of. Who watches sees both,
+	// and so does an operator.
+	require.Contains(t, until(t, events, "ccnq.v1.events.denied.queue-full.edge-1"), bob)
+	require.Contains(t, await.Value(t, "an event at the operator's", watched), bob)
 	blocked(t, c, bob)
 	require.Contains(t, until(t, events, "ccnq.v1.events.blocked.ip"), bob)
 
