@@ -67,13 +67,12 @@ func (t *trial) suffer(ctx context.Context, f fault) error {
 	took := time.Since(mended)
 	release()
 	<-pressed
-	wrong, all := s.end()
+	wrong, figure := s.end()
 	seen, err := t.clients.seen(ctx)
 	if err != nil {
 		return err
 	}
 	t.note(f.name+": limits hold again after", fmt.Sprintf("%.1f s", took.Seconds()), "≤ 20 s", covered == nil && took <= back)
-	figure := fmt.Sprintf("%d of %d", wrong, all)
 	if f.mayFail {
 		t.tell(f.name+": other clients' requests that were not served", figure)
 	} else {

@@ -24,6 +24,8 @@ type clients struct {
 	// denied counts the refusals of the queue that were answered, which are to be
 	// found again in the database.
 	denied atomic.Int64
+	// lastFailure says why the last request that failed did, as a string.
+	lastFailure atomic.Value
 }
 
 func newClients(front, counts string) *clients {
@@ -53,10 +55,12 @@ func (c *clients) ask(ctx context.Context, ip, group string) answer {
 	req.Header.Set("Test-Group", group)
 	resp, err := c.http.Do(req)
 	if err != nil {
+		c.lastFailure.Store(err.Error())
 		return failed
 	}
 	defer resp.Body.Close()
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		c.lastFailure.Store(err.Error())
 		return failed
 	}
 	switch resp.StatusCode {
@@ -70,6 +74,7 @@ func (c *clients) ask(ctx context.Context, ip, group string) answer {
 		c.denied.Add(1)
 		return refused
 	}
+	c.lastFailure.Store(resp.Status)
 	return failed
 }
 
@@ -85,7 +90,8 @@ type tally [4]atomic.Int64
 
 func (t *tally) of(a answer) int64 { return t[a].Load() }
 
-// flood sends requests of many addresses, as fast as so many at once go.
+// flood sends requests of many addresses, as fast as so many at once go. When ctx
+// ends, no more are sent, and those under way are awaited.
 func (c *clients) flood(ctx context.Context, networks, perNetwork, requests, atOnce int) *tally {
 	type network struct {
 		ip    func(int) string
@@ -106,7 +112,8 @@ func (c *clients) flood(ctx context.Context, networks, perNetwork, requests, atO
 					return
 				}
 				from := all[n%networks]
-				t[c.ask(ctx, from.ip(n/networks%perNetwork), from.group)].Add(1)
+				// Whoever hangs up does not know whether it was refused.
+				t[c.ask(context.WithoutCancel(ctx), from.ip(n/networks%perNetwork), from.group)].Add(1)
 			}
 		})
 	}
@@ -118,6 +125,7 @@ func (c *clients) flood(ctx context.Context, networks, perNetwork, requests, atO
 // is the fault of what is being done to ccnq.
 type steady struct {
 	tally
+	why   *atomic.Value // of the clients
 	stop  context.CancelFunc
 	ended sync.WaitGroup
 }
@@ -131,7 +139,7 @@ const (
 func (c *clients) steady(ctx context.Context) *steady {
 	asking := ctx
 	ctx, stop := context.WithCancel(ctx)
-	s := &steady{stop: stop}
+	s := &steady{why: &c.lastFailure, stop: stop}
 	s.ended.Go(func() {
 		tick := time.NewTicker(steadyPace)
 		defer tick.Stop()
@@ -149,12 +157,20 @@ func (c *clients) steady(ctx context.Context) *steady {
 }
 
 // end waits for the last answers and returns how many requests were not served,
-// and how many there were.
-func (s *steady) end() (wrong, all int64) {
+// and that in words.
+func (s *steady) end() (wrong int64, figure string) {
 	s.stop()
 	s.ended.Wait()
 	wrong = s.of(refused) + s.of(blocked) + s.of(failed)
-	return wrong, wrong + s.of(served)
+	figure = fmt.Sprintf("%d of %d", wrong, wrong+s.of(served))
+	if wrong > 0 {
+		figure += fmt.Sprintf(" (%d refused, %d failed", s.of(refused)+s.of(blocked), s.of(failed))
+		if s.of(failed) > 0 {
+			figure += fmt.Sprintf(", such as: %v", s.why.Load())
+		}
+		figure += ")"
+	}
+	return wrong, figure
 }
 
 // limitsHold sends one network's worth of requests and more at once, and reports

@@ -90,7 +90,7 @@ func (t *trial) upgrade(ctx context.Context) error {
 }
 
 // buildBefore makes the images of the earlier commit. Its programs know no
-// command health, so their images get the helper for it.
+// command health, so their images get the helper for it, and no cache.
 func (t *trial) buildBefore(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "ccnq-before-")
 	if err != nil {
@@ -117,7 +117,7 @@ func (t *trial) buildBefore(ctx context.Context) error {
 		if _, err := t.run(ctx, "build", "-q", "-f", "deploy/Dockerfile", "--target", service.name, "-t", bare, dir); err != nil {
 			return err
 		}
-		dockerfile := fmt.Sprintf("FROM %s\nCOPY --from=%s /helper /helper\nHEALTHCHECK --interval=3s --start-period=20s CMD [\"/helper\", \"ready\", %q]\n",
+		dockerfile := fmt.Sprintf("FROM %s\nENV CCNQ_CACHE_DIR=\nCOPY --from=%s /helper /helper\nHEALTHCHECK --interval=3s --start-period=20s CMD [\"/helper\", \"ready\", %q]\n",
 			bare, helperImage, service.admin)
 		if err := os.WriteFile(empty+"/Dockerfile", []byte(dockerfile), 0o600); err != nil {
 			return err
