@@ -33,7 +33,7 @@ func TestF24_ChurnOverTheBudget(t *testing.T) {
 			require.Zero(t, ts.metric(t, "ccnq_cache_write_failures_total"), ts.log)
 			require.Zero(t, ts.metric(t, "ccnq_cache_read_failures_total"), ts.log)
 			require.Positive(t, ts.metric(t, "ccnq_cache_evictions_total"))
-			used := float64(ts.volume.Load().used) / float64(c.budget)
+			used := float64(ts.volume.Load().used.Load()) / float64(c.budget)
 			require.Greater(t, used, 0.6, "the budget is made use of")
 			require.LessOrEqual(t, used, 1.1)
 		})

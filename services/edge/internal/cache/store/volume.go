@@ -28,10 +28,10 @@ type volume struct {
 	info  os.FileInfo
 	index *index
 
-	nextID    uint64     // guarded by index.mu
-	nextChunk uint64     // guarded by index.mu
-	used      int64      // bytes of the file in use after the last write; the writer's
-	gen       Generation // the greatest that was in the file
+	nextID    uint64       // guarded by index.mu
+	nextChunk uint64       // guarded by index.mu
+	used      atomic.Int64 // bytes of the file in use after the last write
+	gen       Generation   // the greatest that was in the file
 
 	beginMu sync.Mutex
 	broken  atomic.Bool
@@ -197,7 +197,7 @@ func walk(tx *bbolt.Tx, bucket []byte, f func(id uint64, value []byte) error) er
 func (v *volume) measure() error {
 	return v.view(func(tx *bbolt.Tx) error {
 		stats := v.db.Stats()
-		v.used = tx.Size() - int64(stats.FreePageN+stats.PendingPageN)*filePage
+		v.used.Store(tx.Size() - int64(stats.FreePageN+stats.PendingPageN)*filePage)
 		return nil
 	})
 }

@@ -358,12 +358,12 @@ func (s *Store[H]) makeRoom(v *volume, incoming int64) {
 	for over := true; over; {
 		n := 0
 		x.mu.Lock()
-		for over = v.used+incoming-x.deadSum > s.opts.MaxBytes; over && n < evictStep; n++ {
+		for over = v.used.Load()+incoming-x.deadSum > s.opts.MaxBytes; over && n < evictStep; n++ {
 			if !x.evict() {
 				over = false
 				break
 			}
-			over = v.used+incoming-x.deadSum > s.opts.MaxBytes
+			over = v.used.Load()+incoming-x.deadSum > s.opts.MaxBytes
 		}
 		x.mu.Unlock()
 		s.metrics.evicted(evictedSize, n)
