@@ -504,6 +504,13 @@ BEGIN
     IF v_full <> '{}' THEN
         RETURN QUERY SELECT * FROM reclaim_stale(v_full, p_max_served, p_stale, v_now);
         IF FOUND THEN
+            -- Also for those whose id was another's until now.
+            IF 'held' = ANY (p_modes) THEN
+                PERFORM assert_held(array_agg(i.request_id), array_agg(i.ip_group), array_agg(i.edge_id),
+                                    p_max_served, v_now)
+                FROM unnest(p_ids, p_groups, p_edges, p_modes) AS i(request_id, ip_group, edge_id, mode)
+                WHERE i.mode = 'held';
+            END IF;
             PERFORM FROM try_admit(p_ids, p_groups, p_edges, p_max_served, v_now);
             PERFORM FROM enqueue_if_room(v_wait_ids, v_wait_groups, v_wait_edges, p_max_pending, v_now);
         END IF;

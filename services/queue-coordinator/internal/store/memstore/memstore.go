@@ -43,17 +43,22 @@ func New(clock func() time.Time, promoted store.PromotedFunc) *Store {
 func (s *Store) Admit(_ context.Context, limits store.Limits, items []store.AdmitItem, done func(int, store.AdmitResult)) {
 	results := make([]store.AdmitResult, len(items))
 	c := s.begin(limits)
+	c.admitAll(items, results)
+	c.reconsider(items, results)
+	c.end()
+	for i, r := range results {
+		done(i, r)
+	}
+}
+
+// admitAll decides for all items, those that are held already first.
+func (c *call) admitAll(items []store.AdmitItem, results []store.AdmitResult) {
 	for _, held := range []bool{true, false} {
 		for i := range items {
 			if (items[i].Mode == wire.ModeHeld) == held {
 				results[i] = c.admit(&items[i])
 			}
 		}
-	}
-	c.reconsider(items, results)
-	c.end()
-	for i, r := range results {
-		done(i, r)
 	}
 }
 
@@ -81,11 +86,12 @@ func (c *call) reconsider(items []store.AdmitItem, results []store.AdmitResult) 
 		}
 	}
 	c.settle()
+	if freed > 0 {
+		// Not only the rejected: a queued one may have been promoted, and
+		// another's request of the same id be gone.
+		c.admitAll(items, results)
+	}
 	for i := range results {
-		if freed > 0 && results[i].Err == nil {
-			// Not only the rejected: a queued one may have been promoted.
-			results[i] = c.admit(&items[i])
-		}
 		if results[i].Decision == wire.Rejected {
 			results[i].FullFor = c.groups[items[i].Group].estimate.FullFor(c.now)
 		}

@@ -120,9 +120,12 @@ func (m *model) admit(items []store.AdmitItem) []store.AdmitResult {
 			return i.Group == r.Group && m.find(i.ID) < 0
 		})
 	})
-	for n, i := range items {
-		if freed > 0 && results[n].Decision == wire.Rejected {
-			results[n] = m.decide(i)
+	for _, held := range []bool{true, false} {
+		for n, i := range items {
+			again := results[n].Decision == wire.Rejected || results[n].Err != nil // another's request may be gone
+			if freed > 0 && again && (i.Mode == wire.ModeHeld) == held {
+				results[n] = m.decide(i)
+			}
 		}
 	}
 	// A reclaim may have promoted somebody of this very batch.
