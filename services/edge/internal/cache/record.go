@@ -46,7 +46,7 @@ func (c *Cache) notStored(q *Request, status int, reason rfc9111.NotStored) {
 
 // lasts reports whether a status says something about the resource. An error that
 // may be the request's own fault does not, or whoever sends bad requests could keep
-// others from sharing fetches; nor does one that is the origin's for now.
+// others from sharing fetches; nor does one that the origin has in passing.
 func lasts(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone:

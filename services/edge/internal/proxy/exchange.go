@@ -239,7 +239,7 @@ type responseBody struct {
 	io.ReadCloser
 	err     error               // other than io.EOF
 	flusher http.ResponseWriter // nil: nothing to flush
-	paused  bool                // the last read did not fill its buffer: the origin has no more for now
+	paused  bool                // the last read did not fill its buffer: the origin pauses
 }
 
 // Read reads from the origin.

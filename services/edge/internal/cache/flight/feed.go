@@ -7,7 +7,7 @@ import (
 
 const (
 	// publishAt is how much of a body is put together before its readers are
-	// woken, unless the fetch has nothing more for now.
+	// woken, unless the fetch pauses.
 	publishAt = 32 << 10
 	// maxInterim bounds the interim heads of one flight.
 	maxInterim = 8
