@@ -199,7 +199,7 @@ func (s StreamSpec) config() jetstream.StreamConfig {
 func streamState(info *jetstream.StreamInfo) StreamState {
 	return StreamState{
 		Created:  info.Created,
-		First:    info.State.FirstSeq,
+		First:    max(info.State.FirstSeq, 1), // NATS says 0 of a new one
 		Last:     info.State.LastSeq,
 		Messages: info.State.Msgs,
 		Bytes:    info.State.Bytes,

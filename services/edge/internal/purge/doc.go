@@ -15,7 +15,7 @@
 // the cache, written after the purges up to it have been written to the cache.
 // When the stream does not hold all that the edge has missed (it was away for
 // more than a day, the stream was made anew, or the place is not known and the
-// cache is not empty), the whole cache is emptied. An entry that a purge hits
+// edge began with something stored), the whole cache is emptied. An entry that a purge hits
 // may be served by an edge that is cut off from NATS, until it is back; an edge
 // that asks every few seconds is never behind for longer than that otherwise.
 //

@@ -21,6 +21,9 @@ const (
 	timeout = 5 * time.Second
 	// page is how many purges are read at once.
 	page = 100
+	// stillYoung is how long after its beginning an edge has missed nothing that
+	// the stream does not hold: less than the day that purges are kept.
+	stillYoung = 12 * time.Hour
 	// maxSeen is how many purges are remembered, so that one that came live is
 	// not applied again from the stream, nor one that somebody sends again.
 	maxSeen = 1024
@@ -61,6 +64,8 @@ type Listener struct {
 	mu   sync.Mutex // held while a purge is applied
 	seen []string   // ids of purges that are done with
 
+	began    time.Time
+	fresh    bool // nothing was stored when the edge began
 	position position
 	trouble  string // of the last look, so that it is logged once
 	interval time.Duration
@@ -84,6 +89,8 @@ func New(opts Options) *Listener {
 			Name: "ccnq_cache_purges_total",
 			Help: "Purges that were applied, by where they came from; gap means that some were missed for good and the cache was emptied.",
 		}, []string{"from"}),
+		began:    time.Now(),
+		fresh:    opts.Cache.Empty(),
 		position: loadPosition(opts.Dir),
 		interval: interval,
 	}
@@ -191,10 +198,18 @@ func (l *Listener) read(ctx context.Context) error {
 	case known && l.position.Seq < state.Last && state.First <= l.position.Seq+1:
 		return l.readOn(ctx, state.Last)
 	}
-	// Some are missed for good, or may be.
-	if l.opts.Cache.Empty() {
+	switch {
+	case l.opts.Cache.Empty():
 		return l.moveTo(position{state.Created, state.Last})
+	case l.position == position{} && l.fresh && time.Since(l.began) < stillYoung:
+		// Whatever is stored came after the edge began, and the stream holds every
+		// purge since then. Those before do no harm.
+		if err := l.moveTo(position{state.Created, state.First - 1}); err != nil {
+			return err
+		}
+		return l.readOn(ctx, state.Last)
 	}
+	// Some are missed for good, or may be.
 	l.opts.Logger.Warn("this edge may have missed purges that nobody keeps any more: its cache is emptied",
 		"known", known, "place", l.position.Seq, "first", state.First, "last", state.Last)
 	l.mu.Lock()

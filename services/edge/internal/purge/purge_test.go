@@ -151,6 +151,12 @@ func (s *site) isAt(dir string, seq uint64) {
 	require.Eventually(s.t, func() bool { return loadPosition(dir).Seq == seq }, patience, tick)
 }
 
+// isMade waits until an edge has kept a place in a stream.
+func (s *site) isMade(dir string) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool { return !loadPosition(dir).Created.IsZero() }, patience, tick)
+}
+
 func TestEveryEdgeAnswers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -246,6 +252,25 @@ func TestAPlaceThatIsNotKnown(t *testing.T) {
 			require.Equal(t, c.emptied, emptied)
 		})
 	}
+}
+
+// TestTheFirstLookComesLate: what was stored since the beginning stays, but for
+// what was purged.
+func TestTheFirstLookComesLate(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	dir := t.TempDir()
+	e := s.edge("a", dir, true)
+	e.cache.mu.Lock()
+	e.cache.empty = false
+	e.cache.mu.Unlock()
+	s.makeStream()
+	s.isMade(dir)
+	s.order("one.example")
+	s.isAt(dir, 1)
+	purged, emptied := e.cache.state()
+	require.Equal(t, "one.example", purged)
+	require.Zero(t, emptied)
 }
 
 func TestAdminListener(t *testing.T) {
