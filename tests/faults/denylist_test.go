@@ -65,11 +65,18 @@ func startDenied(t *testing.T) *denied {
 func (d *denied) ip(host int) string { return "203.0.113." + strconv.Itoa(host) }
 
 // leader waits until a service other than not leads, and returns its index.
-func (d *denied) leader(not int) (leader int) {
+func (d *denied) leader(not int) int {
 	d.t.Helper()
-	await.True(d.t, "a service leads", func() bool {
-		for i, p := range d.services {
-			if i != not && scrape.Get(d.t, p.Admin).Sum("ccnq_denylist_leader") == 1 {
+	return leader(d.t, d.services, "ccnq_denylist_leader", not)
+}
+
+// leader waits until a service other than not says that it leads, and returns its
+// index.
+func leader(t *testing.T, services []*process.Service, metric string, not int) (leader int) {
+	t.Helper()
+	await.True(t, "a service leads", func() bool {
+		for i, p := range services {
+			if i != not && scrape.Get(t, p.Admin).Sum(metric) == 1 {
 				leader = i
 				return true
 			}

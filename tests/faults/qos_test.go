@@ -71,18 +71,9 @@ func (c *counting) synced() {
 }
 
 // leader waits until a service other than not leads, and returns its index.
-func (c *counting) leader(not int) (leader int) {
+func (c *counting) leader(not int) int {
 	c.t.Helper()
-	await.True(c.t, "a service publishes lists", func() bool {
-		for i, p := range c.services {
-			if i != not && scrape.Get(c.t, p.Admin).Sum("ccnq_denylist_qos_leader") == 1 {
-				leader = i
-				return true
-			}
-		}
-		return false
-	})
-	return leader
+	return leader(c.t, c.services, "ccnq_denylist_qos_leader", not)
 }
 
 // pass has an address let through so many times, by each edge in turn, or until it is

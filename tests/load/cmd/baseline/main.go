@@ -9,7 +9,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,11 +17,11 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/signal"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/ccnq/ccnq/tests/load/internal/serve"
 )
 
 func main() {
@@ -52,22 +51,7 @@ func run(args []string) error {
 	default:
 		return errors.New("usage: baseline proxy URL | baseline refuse | baseline page BYTES")
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	fmt.Println(listener.Addr())
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-		return server.Close()
-	}
+	return serve.Handler(handler)
 }
 
 // refuse is the least that a refusal can be.

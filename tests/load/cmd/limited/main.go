@@ -8,18 +8,15 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/ccnq/ccnq/pkg/qos"
+	"github.com/ccnq/ccnq/tests/load/internal/serve"
 )
 
 func main() {
@@ -47,22 +44,7 @@ func run(args []string) error {
 	default:
 		return errors.New(usage)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	fmt.Println(listener.Addr())
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-		return server.Close()
-	}
+	return serve.Handler(handler)
 }
 
 func hello(w http.ResponseWriter, _ *http.Request) {

@@ -58,13 +58,19 @@ func TestPace(t *testing.T) {
 	})
 }
 
+// slowAndFast joins two readers of a body of so many bytes.
+func (w *world) slowAndFast(t *testing.T, size int, written *int) (slow, fast *Asker[string]) {
+	t.Helper()
+	slow = w.join(t, w.asker(alice, w.free, pour(size, written)))
+	return slow, w.join(t, w.asker(bob, w.free, pour(size, written)))
+}
+
 func TestPaceWhenTheFastestLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		written := 0
-		slow := w.join(t, w.asker(alice, w.free, pour(192*kib, &written)))
-		fast := w.join(t, w.asker(bob, w.free, pour(192*kib, &written)))
+		slow, fast := w.slowAndFast(t, 192*kib, &written)
 		skim(t, fast, 96*kib)
 		fast.Leave()
 		skim(t, slow, 192*kib)
@@ -78,8 +84,7 @@ func TestBeyondTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		written := 0
-		slow := w.join(t, w.asker(alice, w.free, pour(1024*kib, &written)))
-		fast := w.join(t, w.asker(bob, w.free, pour(1024*kib, &written)))
+		slow, fast := w.slowAndFast(t, 1024*kib, &written)
 		skim(t, fast, 272*kib)
 		synctest.Wait()
 		require.False(t, w.Flying(page))
@@ -104,8 +109,7 @@ func TestAReaderThatStallsOthersIsCutLoose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		written := 0
-		slow := w.join(t, w.asker(alice, w.free, pour(1024*kib, &written)))
-		fast := w.join(t, w.asker(bob, w.free, pour(1024*kib, &written)))
+		slow, fast := w.slowAndFast(t, 1024*kib, &written)
 		skim(t, fast, 272*kib)
 		began := time.Now()
 		skim(t, fast, 16*kib) // comes when the other is cut
