@@ -104,7 +104,7 @@ func greet(w io.Writer, p *ccnq.Program, cfg ccnq.Config, origin *demo.Origin) {
 	fmt.Fprintf(w, "  curl -si %s/ | head -n 20\n", base)
 	fmt.Fprintf(w, "  for i in 1 2 3 4 5 6 7 8; do curl -s -o /dev/null -w '%%{http_code} after %%{time_total} s\\n' '%s%s?'$i & done; wait\n", base, path)
 	if addr := p.AdminAddr(); addr != nil {
-		fmt.Fprintf(w, "  curl -s http://%s/metrics | grep ^ccnq_requests_total\n", addr)
+		fmt.Fprintf(w, "  curl -s http://%s/metrics | grep '^ccnq_requests_total.* [1-9]'\n", addr)
 	}
 	if !cfg.Edge.Queue.Enabled {
 		fmt.Fprintf(w, "\nThe queue is off: set CCNQ_QUEUE_ENABLED=true and CCNQ_QUEUE_RULES_FILE to switch it on.\n")

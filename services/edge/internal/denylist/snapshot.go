@@ -51,7 +51,11 @@ func (l *List) readUntilDone(ctx context.Context) {
 		l.mu.Lock()
 		if l.problem != err.Error() {
 			l.problem = err.Error()
-			l.opts.Logger.Warn("the blocks cannot be read: the known ones stay in force", "cause", cause, "error", err)
+			if l.read.Load() || time.Since(l.started) >= l.opts.ReadyWithin {
+				l.opts.Logger.Warn("the blocks cannot be read: the known ones stay in force", "cause", cause, "error", err)
+			} else { // the service may be starting too
+				l.opts.Logger.Info("the blocks cannot be read yet", "cause", cause, "error", err)
+			}
 		}
 		l.mu.Unlock()
 		timer := time.NewTimer(pause)
