@@ -2,6 +2,7 @@ package bus
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -34,6 +35,10 @@ func NewService(c *Conn, name, version string, refused func(subject string, err 
 	}
 	return &Service{conn: c, micro: m, refused: refused, idle: make(chan struct{})}, nil
 }
+
+// ID names this one of the services of its name, and is of the characters that
+// an edge's id has. It is another one after each start.
+func (s *Service) ID() string { return s.micro.Info().ID }
 
 // Stop takes no more requests and returns when every call that was begun is
 // answered. Requests that the server has sent already are still served. The
@@ -95,6 +100,21 @@ type Call[Req, Resp wire.Message] struct {
 // request at a time and must not block: it answers later, through the call. What
 // NATS sends from a stream is refused, see [Subscribe].
 func Handle[Req, Resp wire.Message](s *Service, name, pattern string, handler func(*Call[Req, Resp])) error {
+	return handle(s, name, pattern, handler)
+}
+
+// HandleOwn is [Handle], and also answers what is asked of this service alone:
+// see [wire.OwnSubject].
+func HandleOwn[Req, Resp wire.Message](s *Service, name, pattern string, handler func(*Call[Req, Resp])) error {
+	return errors.Join(
+		handle(s, name, pattern, handler),
+		handle(s, name+"-own", wire.OwnSubject(pattern, s.ID()), handler, micro.WithEndpointQueueGroupDisabled()),
+	)
+}
+
+func handle[Req, Resp wire.Message](
+	s *Service, name, pattern string, handler func(*Call[Req, Resp]), opts ...micro.EndpointOpt,
+) error {
 	err := s.micro.AddEndpoint(name, micro.HandlerFunc(func(r micro.Request) {
 		if !s.begin() {
 			return
@@ -115,7 +135,7 @@ func Handle[Req, Resp wire.Message](s *Service, name, pattern string, handler fu
 			return
 		}
 		handler(call)
-	}), micro.WithEndpointSubject(pattern))
+	}), append(opts, micro.WithEndpointSubject(pattern))...)
 	return translate("serve "+pattern, err)
 }
 

@@ -87,8 +87,30 @@ type Limits struct {
 	MaxPending int `json:"max_pending"`
 }
 
+// By says who answered.
+type By struct {
+	// Coordinator is the id of the coordinator, for [OwnSubject]; empty if it
+	// takes no questions of its own.
+	Coordinator string `json:"by,omitempty"`
+}
+
+// AnsweredBy returns the id of the coordinator.
+func (b By) AnsweredBy() string { return b.Coordinator }
+
+// validate refuses what would change the subject that it becomes a part of.
+func (b By) validate() error {
+	if b.Coordinator == "" {
+		return nil
+	}
+	if err := CheckEdgeID(b.Coordinator); err != nil {
+		return fmt.Errorf("by: the coordinator's id: %w", err)
+	}
+	return nil
+}
+
 // AdmitReply is the decision in force for one request.
 type AdmitReply struct {
+	By
 	Decision Decision `json:"decision"`
 	// RetryAfterMS is the advice for a client that is refused, in
 	// milliseconds; 0 unless rejected.
@@ -112,7 +134,7 @@ type ReleaseRequest struct {
 }
 
 // ReleaseReply acknowledges a release.
-type ReleaseReply struct{}
+type ReleaseReply struct{ By }
 
 // CancelRequest takes back a request that waits. A request that was promoted
 // in the meantime keeps its place: the edge uses or releases it.
@@ -136,6 +158,7 @@ const (
 
 // CancelReply says what the request was.
 type CancelReply struct {
+	By
 	Was Was `json:"was"`
 }
 
@@ -163,6 +186,7 @@ type StatusRequest struct {
 
 // StatusReply says how the store differs from what the edge listed.
 type StatusReply struct {
+	By
 	// Promoted are listed as waiting and hold a place.
 	Promoted []RequestID `json:"promoted"`
 	// Unknown are listed, as waiting or active, and not in the store: the edge
@@ -224,7 +248,7 @@ func (m AdmitReply) Validate() error {
 	if m.Limits.MaxServed < 0 || m.Limits.MaxPending < 0 {
 		return fmt.Errorf("limits %d and %d: one is negative", m.Limits.MaxServed, m.Limits.MaxPending)
 	}
-	return nil
+	return m.validate()
 }
 
 // Validate checks the bounds stated at the fields.
@@ -248,8 +272,8 @@ func (m ReleaseRequest) Validate() error {
 	return nil
 }
 
-// Validate accepts every reply.
-func (ReleaseReply) Validate() error { return nil }
+// Validate checks the bounds of its fields.
+func (m ReleaseReply) Validate() error { return m.validate() }
 
 // Validate checks the bounds stated at the fields.
 func (m CancelRequest) Validate() error { return Item(m).Validate() }
@@ -258,7 +282,7 @@ func (m CancelRequest) Validate() error { return Item(m).Validate() }
 func (m CancelReply) Validate() error {
 	switch m.Was {
 	case WasPending, WasActive, WasGone:
-		return nil
+		return m.validate()
 	}
 	return fmt.Errorf("was %q is not known", clip([]byte(m.Was)))
 }
@@ -281,7 +305,12 @@ func (m StatusRequest) Validate() error {
 }
 
 // Validate checks that there are not more ids than a request can list.
-func (m StatusReply) Validate() error { return checkIDs(m.Promoted, m.Unknown) }
+func (m StatusReply) Validate() error {
+	if err := m.validate(); err != nil {
+		return err
+	}
+	return checkIDs(m.Promoted, m.Unknown)
+}
 
 // Validate checks the age, and that there are not more ids than a status can
 // list.

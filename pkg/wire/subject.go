@@ -29,6 +29,10 @@ func EdgeSubject(subject, edgeID string) string {
 	return strings.Replace(subject, "*", edgeID, 1)
 }
 
+// OwnSubject is the subject of one coordinator alone, by its id, beside that of
+// the pattern, which all share.
+func OwnSubject(pattern, coordinator string) string { return pattern + "." + coordinator }
+
 // EdgeOf returns the id of the edge in a concrete subject that belongs to the
 // pattern, or an error if the subject does not fit or the id is not valid.
 func EdgeOf(pattern, subject string) (string, error) {

@@ -25,6 +25,19 @@ func TestEdgeSubject(t *testing.T) {
 	}
 }
 
+func TestOwnSubject(t *testing.T) {
+	t.Parallel()
+	own := OwnSubject(SubjectAdmit, "c1")
+	require.Equal(t, "ccnq.v1.queue.admit.edge-1.c1", EdgeSubject(own, "edge-1"))
+	id, err := EdgeOf(own, "ccnq.v1.queue.admit.edge-1.c1")
+	require.NoError(t, err)
+	require.Equal(t, "edge-1", id)
+	for _, subject := range []string{"ccnq.v1.queue.admit.edge-1", "ccnq.v1.queue.admit.edge-1.c2", "ccnq.v1.queue.admit.a.b.c1"} {
+		_, err := EdgeOf(own, subject)
+		require.Error(t, err, subject)
+	}
+}
+
 func TestEdgeOfRefuses(t *testing.T) {
 	t.Parallel()
 	for _, subject := range []string{

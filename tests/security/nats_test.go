@@ -224,7 +224,7 @@ var forbiddenToEdges = []string{
 
 // secretFromEdges are subscriptions that no edge may have.
 var secretFromEdges = []string{
-	">", "*.>", "*.*", "*.*.*", "*.*.>", "ccnq.>", "ccnq.*.>", "ccnq.v1.queue.>", "ccnq.v1.queue.admit.*", "ccnq.v1.denylist.*", "ccnq.v1.events.>",
+	">", "*.>", "*.*", "*.*.*", "*.*.>", "ccnq.>", "ccnq.*.>", "ccnq.v1.queue.>", "ccnq.v1.queue.admit.*", "ccnq.v1.queue.admit.*.*", "ccnq.v1.denylist.*", "ccnq.v1.events.>",
 	"_INBOX.>", "_INBOX_operator.>", "_INBOX_denylist.x.*", "_INBOX_coordinator.*.*", "_INBOX_alerts.>",
 	"$JS.>", "$JS.API.>", "$SRV.>", "$KV.>",
 }
@@ -259,6 +259,7 @@ func TestNATS_OneUserPerEdge(t *testing.T) {
 
 	th := b.steal(t, "edge-1")
 	for _, subject := range append([]string{
+		"ccnq.v1.queue.admit.edge-2.x", "ccnq.v1.queue.release.edge-2.x",
 		"ccnq.v1.queue.admit.edge-2", "ccnq.v1.queue.cancel.edge-2", "ccnq.v1.queue.release.edge-2", "ccnq.v1.queue.status.edge-2",
 		"ccnq.v1.events.denied.queue-full.edge-2", "ccnq.v1.events.would-deny.queue-full.edge-2",
 		"_INBOX_edge-2.x.y", "ccnq.v1.edge.edge-1.promoted", "ccnq.v1.cache.purged.x.edge-2",

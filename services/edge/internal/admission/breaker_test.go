@@ -299,3 +299,57 @@ func TestRecoveryAssertsBeforeAnybodyAsks(t *testing.T) {
 		w.finish(holder)
 	})
 }
+
+// One of two coordinators is cut off and NATS does not know yet: it goes on to
+// get half of the questions, and half of those that are asked again. The other
+// one can be asked by its id, so nobody passes undecided.
+func TestQuestionsReachTheCoordinatorThatAnswers(t *testing.T) {
+	t.Parallel()
+	run(t, nil, func(w *world) {
+		t := w.t
+		other := w.coordinator()
+		other.serve()
+		w.co.tell(func(c *coordinator) { c.mute = true })
+		heard := func() bool { return w.gate.heard.Load() != nil && w.gate.Degraded() == "" }
+		for len(other.polled()) == 0 || !heard() {
+			pass(statusInterval)
+		}
+		reached := len(w.co.asked())
+		for range 40 {
+			v := w.arrive(groupA, nil)
+			pass(askAgain)
+			w.is(v, Admitted)
+			w.finish(v)
+		}
+		require.Greater(t, len(w.co.asked()), reached, "it goes on to be asked")
+
+		// The confirmation that a request has waited in vain takes the same way.
+		other.tell(func(c *coordinator) { c.admit, c.cancel = queued, wire.WasPending })
+		for range 20 {
+			v := w.arrive(groupA, nil)
+			pass(testPendingTimeout + 2*askAgain)
+			w.is(v, QueueTimeout)
+		}
+	})
+}
+
+// A coordinator that was heard last and has ended since is not waited for.
+func TestACoordinatorThatHasEndedIsNotAsked(t *testing.T) {
+	t.Parallel()
+	run(t, nil, func(w *world) {
+		t := w.t
+		gone := "ended"
+		w.gate.heard.Store(&gone)
+		calls := make(chan *admitCall, 3)
+		w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { calls <- call } })
+		v := w.arrive(groupA, nil)
+		<-calls
+		w.gate.heard.Store(&gone)
+		pass(askAgain)
+		(<-calls).Reply(admitted)
+		synctest.Wait()
+		w.is(v, Admitted)
+		require.Nil(t, w.gate.heard.Load())
+		w.finish(v)
+	})
+}

@@ -12,8 +12,7 @@ import (
 )
 
 const (
-	// An admit without an answer for askAgain is sent once more under the same
-	// id: another coordinator may take it.
+	// What has no answer after askAgain is asked once more, under the same id.
 	askAgain = 150 * time.Millisecond
 	// The breaker opens after breakerFailures in a row, provided that nobody
 	// has answered for breakerSilence: one coordinator of several that is
@@ -109,7 +108,7 @@ func (g *Gate) judge(done func(error), err error) {
 // timeout at most. It sends nothing while the breaker is not closed. The
 // breaker does not judge by these: while somebody else's transaction locks one
 // group, they are answered late.
-func handBack[Req, Resp wire.Message](ctx context.Context, g *Gate, subject string, req Req) (Resp, error) {
+func handBack[Req wire.Message, Resp reply](ctx context.Context, g *Gate, subject string, req Req) (Resp, error) {
 	g.mu.Lock()
 	state := g.breakerState
 	g.mu.Unlock()
@@ -119,11 +118,51 @@ func handBack[Req, Resp wire.Message](ctx context.Context, g *Gate, subject stri
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.opts.AdmitTimeout)
 	defer cancel()
-	return bus.Request[Req, Resp](ctx, g.opts.Conn, wire.EdgeSubject(subject, g.opts.EdgeID), req)
+	return question[Req, Resp](ctx, g, subject, func() Req { return req })
 }
 
-// ask asks for a place until ctx ends or the admit timeout is over: once, and
-// once more if no answer comes.
+// reply is an answer that says which coordinator gave it.
+type reply interface {
+	wire.Message
+	AnsweredBy() string
+}
+
+// question asks a coordinator until ctx ends, which must have a deadline: any of
+// them, and if that one is silent the one that was heard last. NATS goes on to
+// give a coordinator that is frozen or cut off its share of the questions for up
+// to 15 s, so that asking any of two again would fail every fourth time. Req is
+// called before each attempt.
+func question[Req wire.Message, Resp reply](ctx context.Context, g *Gate, subject string, req func() Req) (Resp, error) {
+	first, cancel := context.WithTimeout(ctx, askAgain)
+	resp, err := attempt[Req, Resp](first, g, subject, req())
+	cancel()
+	if deadline, _ := ctx.Deadline(); !errors.Is(err, bus.ErrTimeout) || time.Until(deadline) <= 0 {
+		return resp, err
+	}
+	if by := g.heard.Load(); by != nil {
+		resp, err = attempt[Req, Resp](ctx, g, wire.OwnSubject(subject, *by), req())
+		switch {
+		case errors.Is(err, bus.ErrTimeout):
+			g.heard.CompareAndSwap(by, nil)
+			return resp, err
+		case !errors.Is(err, bus.ErrNoResponders):
+			return resp, err
+		}
+		g.heard.CompareAndSwap(by, nil) // it has ended
+	}
+	return attempt[Req, Resp](ctx, g, subject, req())
+}
+
+// attempt asks once, and remembers who answered.
+func attempt[Req wire.Message, Resp reply](ctx context.Context, g *Gate, subject string, req Req) (Resp, error) {
+	resp, err := bus.Request[Req, Resp](ctx, g.opts.Conn, wire.EdgeSubject(subject, g.opts.EdgeID), req)
+	if by := resp.AnsweredBy(); err == nil && by != "" {
+		g.heard.Store(&by)
+	}
+	return resp, err
+}
+
+// ask asks for a place until ctx ends or the admit timeout is over.
 func (g *Gate) ask(ctx context.Context, t *Ticket, mode wire.Mode) (wire.AdmitReply, error) {
 	done, err := g.breaker.Allow()
 	if err != nil {
@@ -134,12 +173,18 @@ func (g *Gate) ask(ctx context.Context, t *Ticket, mode wire.Mode) (wire.AdmitRe
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 
-	first, cancel := context.WithTimeout(ctx, askAgain)
-	reply, err := g.askOnce(first, t, mode, deadline)
-	cancel()
-	if errors.Is(err, bus.ErrTimeout) && time.Until(deadline) > 0 {
-		reply, err = g.askOnce(ctx, t, mode, deadline)
-	}
+	reply, err := question[wire.AdmitRequest, wire.AdmitReply](ctx, g, wire.SubjectAdmit, func() wire.AdmitRequest {
+		g.metrics.asks.Inc()
+		return wire.AdmitRequest{
+			RequestID: t.id,
+			Bucket:    t.group.bucket,
+			Mode:      mode,
+			// A tenth of the time is for the answer's way back, so that this edge
+			// still hears what a coordinator says when the budget is over: that it
+			// expired, or that the group is locked.
+			BudgetMS: max((time.Until(deadline) * 9 / 10).Milliseconds(), 1),
+		}
+	})
 	g.judge(done, err)
 	if err == nil {
 		g.metrics.latency.Observe(time.Since(began).Seconds())
@@ -148,20 +193,6 @@ func (g *Gate) ask(ctx context.Context, t *Ticket, mode wire.Mode) (wire.AdmitRe
 		}
 	}
 	return reply, err
-}
-
-// askOnce leaves a tenth of the time for the answer's way back, so that this
-// edge still hears what a coordinator says when the budget is over: that it
-// expired, or that the group is locked.
-func (g *Gate) askOnce(ctx context.Context, t *Ticket, mode wire.Mode, deadline time.Time) (wire.AdmitReply, error) {
-	g.metrics.asks.Inc()
-	subject := wire.EdgeSubject(wire.SubjectAdmit, g.opts.EdgeID)
-	return bus.Request[wire.AdmitRequest, wire.AdmitReply](ctx, g.opts.Conn, subject, wire.AdmitRequest{
-		RequestID: t.id,
-		Bucket:    t.group.bucket,
-		Mode:      mode,
-		BudgetMS:  max((time.Until(deadline) * 9 / 10).Milliseconds(), 1),
-	})
 }
 
 // takeBack cancels a ticket and returns what it was.

@@ -67,6 +67,8 @@ type Gate struct {
 	began      time.Time
 	lastAnswer atomic.Int64 // of a coordinator, a duration since began
 
+	heard atomic.Pointer[string] // the coordinator that answered last, nil if it is silent now
+
 	mu           sync.Mutex
 	breakerState gobreaker.State
 	downContext  context.Context //nolint:containedctx // no request's: it ends with the beginning of an outage

@@ -334,34 +334,37 @@ func (c *coordinator) serve() {
 		c.t.Errorf("the gate sent what is not valid: %v", err)
 	})
 	require.NoError(c.t, err)
-	require.NoError(c.t, bus.Handle(service, "admit", wire.SubjectAdmit, func(call *admitCall) {
+	by := wire.By{Coordinator: service.ID()}
+	require.NoError(c.t, bus.HandleOwn(service, "admit", wire.SubjectAdmit, func(call *admitCall) {
 		c.mu.Lock()
 		c.admits = append(c.admits, call.Request)
 		handle, reply := c.onAdmit, c.admit
 		c.mu.Unlock()
+		reply.By = by
 		answer(c, call, handle, reply)
 	}))
-	require.NoError(c.t, bus.Handle(service, "cancel", wire.SubjectCancel, func(call *cancelCall) {
+	require.NoError(c.t, bus.HandleOwn(service, "cancel", wire.SubjectCancel, func(call *cancelCall) {
 		c.mu.Lock()
 		c.cancels = append(c.cancels, call.Request)
-		handle, reply := c.onCancel, wire.CancelReply{Was: c.cancel}
+		handle, reply := c.onCancel, wire.CancelReply{By: by, Was: c.cancel}
 		c.mu.Unlock()
 		answer(c, call, handle, reply)
 	}))
-	require.NoError(c.t, bus.Handle(service, "release", wire.SubjectRelease, func(call *releaseCall) {
+	require.NoError(c.t, bus.HandleOwn(service, "release", wire.SubjectRelease, func(call *releaseCall) {
 		c.mu.Lock()
 		if !c.mute && c.code == "" {
 			c.releases = append(c.releases, call.Request.Items...)
 		}
 		handle := c.onRelease
 		c.mu.Unlock()
-		answer(c, call, handle, wire.ReleaseReply{})
+		answer(c, call, handle, wire.ReleaseReply{By: by})
 	}))
-	require.NoError(c.t, bus.Handle(service, "status", wire.SubjectStatus, func(call *statusCall) {
+	require.NoError(c.t, bus.HandleOwn(service, "status", wire.SubjectStatus, func(call *statusCall) {
 		c.mu.Lock()
 		c.statuses = append(c.statuses, call.Request)
 		handle, reply := c.onStatus, c.status
 		c.mu.Unlock()
+		reply.By = by
 		answer(c, call, handle, reply)
 	}))
 	synctest.Wait()

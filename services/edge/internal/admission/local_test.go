@@ -154,7 +154,11 @@ func TestLocalHandsOver(t *testing.T) {
 		w.co.tell(func(c *coordinator) {
 			c.admit = queued
 			c.cancel = wire.WasPending
-			c.onStatus = func(call *statusCall) { call.Reply(wire.StatusReply{Unknown: active}) }
+			unknown := active // until they are asserted
+			c.onStatus = func(call *statusCall) {
+				call.Reply(wire.StatusReply{Unknown: unknown})
+				unknown = nil
+			}
 		})
 		rise(t, w)
 		w.co.tell(func(c *coordinator) { c.onStatus = nil })

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ccnq/ccnq/pkg/bus"
 	"github.com/ccnq/ccnq/pkg/wire"
 )
 
@@ -78,18 +77,20 @@ func (g *Gate) statusPart(ctx context.Context, part, parts int, inLine, active [
 	if err != nil {
 		return nil, err
 	}
-	g.epoch = max(g.epoch+1, time.Now().UnixMicro())
 	ctx, cancel := context.WithTimeout(ctx, g.opts.AdmitTimeout)
 	defer cancel()
-	subject := wire.EdgeSubject(wire.SubjectStatus, g.opts.EdgeID)
-	reply, err := bus.Request[wire.StatusRequest, wire.StatusReply](ctx, g.opts.Conn, subject, wire.StatusRequest{
-		Epoch:   g.epoch,
-		LeaseMS: g.opts.Lease.Milliseconds(),
-		StaleMS: 2 * g.opts.AdmitTimeout.Milliseconds(),
-		Part:    part,
-		Parts:   parts,
-		Waiting: ofPart(inLine, part, parts),
-		Active:  ofPart(active, part, parts),
+	inLine, active = ofPart(inLine, part, parts), ofPart(active, part, parts)
+	reply, err := question[wire.StatusRequest, wire.StatusReply](ctx, g, wire.SubjectStatus, func() wire.StatusRequest {
+		g.epoch = max(g.epoch+1, time.Now().UnixMicro())
+		return wire.StatusRequest{
+			Epoch:   g.epoch,
+			LeaseMS: g.opts.Lease.Milliseconds(),
+			StaleMS: 2 * g.opts.AdmitTimeout.Milliseconds(),
+			Part:    part,
+			Parts:   parts,
+			Waiting: inLine,
+			Active:  active,
+		}
 	})
 	g.judge(done, err)
 	for _, id := range reply.Promoted {

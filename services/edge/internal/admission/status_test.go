@@ -39,7 +39,10 @@ func TestStatusKeepsItsRhythm(t *testing.T) {
 		t := w.t
 		w.co.tell(func(c *coordinator) { c.onStatus = func(*statusCall) {} })
 		pass(2 * time.Second)
-		require.Len(t, w.co.polled(), 3)
+		statuses := w.co.polled()
+		require.Len(t, statuses, 4, "the one in the middle is asked twice")
+		begun := func(i int) int64 { return statuses[i].Epoch - statuses[0].Epoch } // µs
+		require.Equal(t, []int64{1e6, 1e6 + askAgain.Microseconds(), 2e6}, []int64{begun(1), begun(2), begun(3)})
 	})
 }
 

@@ -1,5 +1,5 @@
-// Package rpc answers the edges: it serves the four subjects of the queue,
-// gathers their requests into batches for the store, and answers each one.
+// Package rpc answers the edges: it serves the four subjects of the queue, which
+// all coordinators share, and the same under its own id, gathers their requests into batches for the store, and answers each one.
 //
 // # State
 //

@@ -15,6 +15,7 @@ import (
 // answered when the last of them is done.
 type releaseCall struct {
 	*bus.Call[wire.ReleaseRequest, wire.ReleaseReply]
+	by      wire.By
 	metrics *metrics
 	open    atomic.Int64
 	failed  atomic.Pointer[error] // of one of the items
@@ -27,7 +28,7 @@ type releaseItem struct {
 }
 
 func (s *Server) release(call *bus.Call[wire.ReleaseRequest, wire.ReleaseReply]) {
-	release := &releaseCall{Call: call, metrics: s.metrics}
+	release := &releaseCall{Call: call, by: s.by, metrics: s.metrics}
 	release.open.Store(int64(len(call.Request.Items)))
 	deadline := call.Received.Add(opTimeout)
 	for i := range call.Request.Items {
@@ -70,5 +71,5 @@ func (c *releaseCall) finish() {
 		failCall(c.Call, *err)
 		return
 	}
-	c.Reply(wire.ReleaseReply{})
+	c.Reply(wire.ReleaseReply{By: c.by})
 }

@@ -56,6 +56,7 @@ type Server struct {
 	metrics *metrics
 	refused *refusals
 	service *bus.Service
+	by      wire.By // this one, in its answers
 	pulse   *pulse
 
 	stopPulse context.CancelFunc
@@ -115,16 +116,16 @@ func (s *Server) Start() error {
 	if err != nil {
 		return err
 	}
-	s.service = service
+	s.service, s.by = service, wire.By{Coordinator: service.ID()}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.stopPulse = cancel
 	s.pulse = newPulse()
 	go s.pulse.run(ctx)
 	return errors.Join(
-		bus.Handle(service, opAdmit, wire.SubjectAdmit, s.admit),
-		bus.Handle(service, opCancel, wire.SubjectCancel, s.cancel),
-		bus.Handle(service, opRelease, wire.SubjectRelease, s.release),
-		bus.Handle(service, opStatus, wire.SubjectStatus, s.status),
+		bus.HandleOwn(service, opAdmit, wire.SubjectAdmit, s.admit),
+		bus.HandleOwn(service, opCancel, wire.SubjectCancel, s.cancel),
+		bus.HandleOwn(service, opRelease, wire.SubjectRelease, s.release),
+		bus.HandleOwn(service, opStatus, wire.SubjectStatus, s.status),
 	)
 }
 
@@ -172,6 +173,7 @@ func (s *Server) runAdmits(batch []*admitCall) {
 			return
 		}
 		reply := wire.AdmitReply{
+			By:       s.by,
 			Decision: r.Decision,
 			Limits:   wire.Limits{MaxServed: s.opts.Limits.MaxServed, MaxPending: s.opts.Limits.MaxPending},
 		}
@@ -203,7 +205,7 @@ func (s *Server) runCancels(batch []*cancelCall) {
 			s.metrics.count(opCancel, string(failCall(calls[i], r.Err)))
 			return
 		}
-		calls[i].Reply(wire.CancelReply{Was: r.Was})
+		calls[i].Reply(wire.CancelReply{By: s.by, Was: r.Was})
 		s.metrics.count(opCancel, string(r.Was))
 	})
 }
@@ -228,7 +230,7 @@ func (s *Server) runStatus(batch []*statusCall) {
 		s.metrics.count(opStatus, string(failCall(call, err)))
 		return
 	}
-	call.Reply(wire.StatusReply{Promoted: r.Promoted, Unknown: r.Unknown})
+	call.Reply(wire.StatusReply{By: s.by, Promoted: r.Promoted, Unknown: r.Unknown})
 	s.metrics.count(opStatus, resultOK)
 	s.metrics.repaired.Add(float64(r.Freed))
 }

@@ -34,7 +34,13 @@ func TestOneRoundOfEverything(t *testing.T) {
 
 	reply, err := e.admit(wire.AdmitRequest{RequestID: id(1), Bucket: bucket(group)})
 	require.NoError(t, err)
-	require.Equal(t, wire.AdmitReply{Decision: wire.Admitted, Limits: wire.Limits{MaxServed: 1, MaxPending: 1}}, reply)
+	require.NotEmpty(t, reply.Coordinator)
+	require.Equal(t, wire.AdmitReply{By: reply.By, Decision: wire.Admitted, Limits: wire.Limits{MaxServed: 1, MaxPending: 1}}, reply)
+	own := wire.EdgeSubject(wire.OwnSubject(wire.SubjectAdmit, reply.Coordinator), e.id)
+	again, err := bus.Request[wire.AdmitRequest, wire.AdmitReply](s.ctx(), e.conn, own,
+		wire.AdmitRequest{RequestID: id(1), Bucket: bucket(group), BudgetMS: 1000})
+	require.NoError(t, err)
+	require.Equal(t, reply, again, "asked by its id")
 	require.Equal(t, wire.Queued, e.decide(2, group))
 	reply, err = e.admit(wire.AdmitRequest{RequestID: id(3), Bucket: bucket(group)})
 	require.NoError(t, err)
@@ -55,7 +61,7 @@ func TestOneRoundOfEverything(t *testing.T) {
 
 	status, err := e.status(wire.StatusRequest{Epoch: 1, Waiting: []wire.RequestID{id(2), id(9)}})
 	require.NoError(t, err)
-	require.Equal(t, wire.StatusReply{Promoted: []wire.RequestID{id(2)}, Unknown: []wire.RequestID{id(9)}}, status)
+	require.Equal(t, wire.StatusReply{By: reply.By, Promoted: []wire.RequestID{id(2)}, Unknown: []wire.RequestID{id(9)}}, status)
 
 	for n, want := range map[int]wire.Was{2: wire.WasActive, 9: wire.WasGone} {
 		was, err := e.cancel(n, group)
@@ -73,7 +79,7 @@ func TestOneRoundOfEverything(t *testing.T) {
 ccnq_coordinator_asserted_total 1
 # HELP ccnq_coordinator_requests_total Requests of edges (of a release: its items) by operation and result.
 # TYPE ccnq_coordinator_requests_total counter
-ccnq_coordinator_requests_total{op="admit",result="admitted"} 4
+ccnq_coordinator_requests_total{op="admit",result="admitted"} 5
 ccnq_coordinator_requests_total{op="admit",result="busy"} 0
 ccnq_coordinator_requests_total{op="admit",result="expired"} 0
 ccnq_coordinator_requests_total{op="admit",result="invalid"} 0
