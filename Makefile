@@ -119,6 +119,7 @@ tidy: ## tidy the go.mod files and format the code
 
 .PHONY: test-containers
 test-containers: ## start deploy/compose.yaml with a container engine, break it in every way, and print what was found
+	tests/containers/engine-up
 	$(GO) run ./tests/containers
 
 .PHONY: db/reset

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,6 +42,10 @@ func (t *trial) suffer(ctx context.Context, f fault) error {
 	if err := t.clients.forget(ctx); err != nil {
 		return err
 	}
+	passedBefore, err := t.undecided(ctx)
+	if err != nil {
+		return err
+	}
 	s := t.clients.steady(ctx)
 	pressing, release := context.WithCancel(ctx)
 	pressed := make(chan struct{})
@@ -51,7 +57,7 @@ func (t *trial) suffer(ctx context.Context, f fault) error {
 		}
 	}()
 	wait(ctx, time.Second)
-	err := f.breakIt(ctx)
+	err = f.breakIt(ctx)
 	wait(ctx, f.lasts)
 	if err == nil {
 		err = f.mend(ctx)
@@ -81,7 +87,15 @@ func (t *trial) suffer(ctx context.Context, f fault) error {
 	if f.failsOpen {
 		t.tell(f.name+": groups above their cap meanwhile (requests pass)", strconv.Itoa(seen.over()))
 	} else {
-		t.note(f.name+": groups above their cap", strconv.Itoa(seen.over()), "0", seen.over() == 0)
+		figure := strconv.Itoa(seen.over())
+		if seen.over() > 0 {
+			passed, err := t.undecided(ctx)
+			if err != nil {
+				return err
+			}
+			figure += " (passed undecided: " + passed.since(passedBefore) + ")"
+		}
+		t.note(f.name+": groups above their cap", figure, "0", seen.over() == 0)
 	}
 	missing, err := t.balance(ctx)
 	if err != nil {
@@ -93,6 +107,47 @@ func (t *trial) suffer(ctx context.Context, f fault) error {
 		t.note(f.name+": denials lost or doubled", strconv.FormatInt(missing, 10), "0", missing == 0)
 	}
 	return nil
+}
+
+// causes counts the requests on which nobody decided, by cause.
+type causes map[string]int
+
+// undecided asks the edges.
+func (t *trial) undecided(ctx context.Context) (causes, error) {
+	ids, err := t.containers(ctx, "edge")
+	if err != nil {
+		return nil, err
+	}
+	all := causes{}
+	for _, id := range ids {
+		address, err := t.addressOn(ctx, id, "proxy")
+		if err != nil {
+			return nil, err
+		}
+		page, err := t.get(ctx, address+":9180", "/metrics")
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(page) {
+			rest, ok := strings.CutPrefix(line, `ccnq_queue_fail_open_total{cause="`)
+			cause, count, _ := strings.Cut(rest, `"} `)
+			if n, err := strconv.Atoi(strings.TrimSpace(count)); ok && err == nil {
+				all[cause] += n
+			}
+		}
+	}
+	return all, nil
+}
+
+// since is what has become more, in words.
+func (c causes) since(before causes) string {
+	var more []string
+	for _, cause := range slices.Sorted(maps.Keys(c)) {
+		if n := c[cause] - before[cause]; n > 0 {
+			more = append(more, fmt.Sprintf("%s %d", cause, n))
+		}
+	}
+	return strings.Join(more, ", ")
 }
 
 // kill kills a container of each kind, and starts it again.
