@@ -59,8 +59,9 @@ var services = []string{"coordinator", "denylist", "alerts", "operator"}
 //	migrate/postgres-password         of the owner
 //	coordinator/, denylist/postgres-password   of the service role
 //
-// Edges are names that can be edge ids and are none of the services'. An error
-// names the file or the edge.
+// Edges are names that can be edge ids and are none of the services'. Those that
+// have a folder in dir from an earlier run stay: to take one out, remove its
+// folder. An error names the file or the edge.
 func Ensure(dir string, edges []string) error {
 	for _, edge := range edges {
 		if err := wire.CheckEdgeID(edge); err != nil {
@@ -70,13 +71,19 @@ func Ensure(dir string, edges []string) error {
 			return fmt.Errorf("edge id %q is the name of another program", edge)
 		}
 	}
-	users := slices.Concat(edges, services)
+	known, err := knownUsers(dir)
+	if err != nil {
+		return err
+	}
+	users := slices.Concat(edges, services, known)
 	slices.Sort(users)
 	users = slices.Compact(users)
-	for i, user := range users[1:] {
-		if variable(user) == variable(users[i]) {
-			return fmt.Errorf("edge ids %q and %q would share a password: they differ in - and _ or in case alone", users[i], user)
+	byVariable := map[string]string{}
+	for _, user := range users {
+		if other, taken := byVariable[variable(user)]; taken {
+			return fmt.Errorf("edge ids %q and %q would share a password: they differ in - and _ or in case alone", other, user)
 		}
+		byVariable[variable(user)] = user
 	}
 	if err := os.MkdirAll(dir, privateDir); err != nil {
 		return err
@@ -85,6 +92,24 @@ func Ensure(dir string, edges []string) error {
 		return err
 	}
 	return ensurePostgres(dir)
+}
+
+// knownUsers are the users of NATS that an earlier run made. A missing dir has
+// none.
+func knownUsers(dir string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*", natsUserFile))
+	if err != nil {
+		return nil, fmt.Errorf("the folder %q: %w", dir, err)
+	}
+	var users []string
+	for _, file := range files {
+		user := filepath.Base(filepath.Dir(file))
+		if err := wire.CheckEdgeID(user); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		users = append(users, user)
+	}
+	return users, nil
 }
 
 func ensureNATS(dir string, users []string) error {

@@ -86,6 +86,24 @@ func TestEnsureIsPrivate(t *testing.T) {
 	}
 }
 
+func TestEnsureKeepsEdgesOfEarlierRuns(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "new")
+	conf := filepath.Join(dir, "nats", "passwords.conf")
+	require.NoError(t, Ensure(dir, []string{"edge-1", "edge-2"}))
+	first, err := readHashes(conf)
+	require.NoError(t, err)
+	require.NoError(t, Ensure(dir, []string{"edge-3"}))
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "edge-2")))
+	require.NoError(t, Ensure(dir, nil))
+	hashes, err := readHashes(conf)
+	require.NoError(t, err)
+	require.Equal(t, first["EDGE_1_PASSWORD"], hashes["EDGE_1_PASSWORD"])
+	require.Contains(t, hashes, "EDGE_3_PASSWORD")
+	require.NotContains(t, hashes, "EDGE_2_PASSWORD")
+	require.ErrorContains(t, Ensure(dir, []string{"edge_1"}), "would share a password")
+}
+
 func TestEnsureRefuses(t *testing.T) {
 	t.Parallel()
 	for edge, want := range map[string]string{
