@@ -333,23 +333,35 @@ func TestQuestionsReachTheCoordinatorThatAnswers(t *testing.T) {
 	})
 }
 
-// A coordinator that was heard last and has ended since is not waited for.
-func TestACoordinatorThatHasEndedIsNotAsked(t *testing.T) {
+// Who was heard last has ended, or has fallen silent since.
+func TestWhoWasHeardLastDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	run(t, nil, func(w *world) {
-		t := w.t
-		gone := "ended"
-		w.gate.heard.Store(&gone)
-		calls := make(chan *admitCall, 3)
-		w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { calls <- call } })
-		v := w.arrive(groupA, nil)
-		<-calls
-		w.gate.heard.Store(&gone)
-		pass(askAgain)
-		(<-calls).Reply(admitted)
-		synctest.Wait()
-		w.is(v, Admitted)
-		require.Nil(t, w.gate.heard.Load())
-		w.finish(v)
-	})
+	for name, silent := range map[string]bool{"ended": false, "silent": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, nil, func(w *world) {
+				t := w.t
+				calls := make(chan *admitCall, 3)
+				w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { calls <- call } })
+				last := "last"
+				after := askAgain
+				if silent {
+					after = askLast
+					own := wire.EdgeSubject(wire.OwnSubject(wire.SubjectAdmit, last), "edge-1")
+					require.NoError(t, bus.Subscribe(w.co.conn, own, func(wire.AdmitRequest) {}, func(error) {}))
+				}
+				v := w.arrive(groupA, nil)
+				<-calls
+				w.gate.heard.Store(&last)
+				pass(after - 1)
+				require.Empty(t, calls)
+				pass(1)
+				(<-calls).Reply(admitted)
+				synctest.Wait()
+				w.is(v, Admitted)
+				require.Nil(t, w.gate.heard.Load())
+				w.finish(v)
+			})
+		})
+	}
 }

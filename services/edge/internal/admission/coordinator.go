@@ -12,8 +12,10 @@ import (
 )
 
 const (
-	// What has no answer after askAgain is asked once more, under the same id.
+	// What has no answer after askAgain is asked once more, under the same id,
+	// and after askLast a third time.
 	askAgain = 150 * time.Millisecond
+	askLast  = 500 * time.Millisecond
 	// The breaker opens after breakerFailures in a row, provided that nobody
 	// has answered for breakerSilence: one coordinator of several that is
 	// frozen must not open it. A probe is let through breakerOpen later.
@@ -74,6 +76,13 @@ func (g *Gate) recovered() {
 	close(g.up)
 }
 
+// closed reports whether the breaker is, and questions are asked.
+func (g *Gate) closed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.breakerState == gobreaker.StateClosed
+}
+
 // whenDown returns a context that ends when the breaker opens.
 func (g *Gate) whenDown() context.Context {
 	g.mu.Lock()
@@ -109,10 +118,7 @@ func (g *Gate) judge(done func(error), err error) {
 // breaker does not judge by these: while somebody else's transaction locks one
 // group, they are answered late.
 func handBack[Req wire.Message, Resp reply](ctx context.Context, g *Gate, subject string, req Req) (Resp, error) {
-	g.mu.Lock()
-	state := g.breakerState
-	g.mu.Unlock()
-	if state != gobreaker.StateClosed {
+	if !g.closed() {
 		var none Resp
 		return none, gobreaker.ErrOpenState
 	}
@@ -130,8 +136,9 @@ type reply interface {
 // question asks a coordinator until ctx ends, which must have a deadline: any of
 // them, and if that one is silent the one that was heard last. NATS goes on to
 // give a coordinator that is frozen or cut off its share of the questions for up
-// to 15 s, so that asking any of two again would fail every fourth time. Req is
-// called before each attempt.
+// to 15 s, so that asking any of two again would fail every fourth time. Who was
+// heard last may have fallen silent just now, so whoever is heard by then is
+// asked for a third time. Req is called before each attempt.
 func question[Req wire.Message, Resp reply](ctx context.Context, g *Gate, subject string, req func() Req) (Resp, error) {
 	first, cancel := context.WithTimeout(ctx, askAgain)
 	resp, err := attempt[Req, Resp](first, g, subject, req())
@@ -139,17 +146,53 @@ func question[Req wire.Message, Resp reply](ctx context.Context, g *Gate, subjec
 	if deadline, _ := ctx.Deadline(); !errors.Is(err, bus.ErrTimeout) || time.Until(deadline) <= 0 {
 		return resp, err
 	}
-	if by := g.heard.Load(); by != nil {
-		resp, err = attempt[Req, Resp](ctx, g, wire.OwnSubject(subject, *by), req())
-		switch {
-		case errors.Is(err, bus.ErrTimeout):
-			g.heard.CompareAndSwap(by, nil)
-			return resp, err
-		case !errors.Is(err, bus.ErrNoResponders):
-			return resp, err
-		}
-		g.heard.CompareAndSwap(by, nil) // it has ended
+
+	type answer struct {
+		resp Resp
+		err  error
 	}
+	ctx, cancel = context.WithCancel(ctx)
+	defer cancel() // ends the attempt that comes too late
+	answers := make(chan answer, 2)
+	open := 0
+	ask := func(by *string) {
+		message, to := req(), subject
+		if by != nil {
+			to = wire.OwnSubject(subject, *by)
+		}
+		open++
+		go func() {
+			resp, err := attempt[Req, Resp](ctx, g, to, message)
+			answers <- answer{resp, err}
+		}()
+	}
+	second := g.heard.Load()
+	ask(second)
+	last := time.NewTimer(askLast - askAgain)
+	defer last.Stop()
+	for third := false; ; {
+		select {
+		case a := <-answers:
+			open--
+			if gone := errors.Is(a.err, bus.ErrNoResponders) && second != nil; third && open == 0 || !gone {
+				return a.resp, a.err
+			}
+			last.Reset(0) // it has ended
+		case <-last.C:
+			if third {
+				continue
+			}
+			third = true
+			if second != nil {
+				g.heard.CompareAndSwap(second, nil)
+			}
+			ask(g.heard.Load())
+		}
+	}
+}
+
+// once is a question that is asked once.
+func once[Req wire.Message, Resp reply](ctx context.Context, g *Gate, subject string, req func() Req) (Resp, error) {
 	return attempt[Req, Resp](ctx, g, subject, req())
 }
 

@@ -28,7 +28,7 @@ func TestF16_ClientLeavesWhileAsking(t *testing.T) {
 			t.Parallel()
 			run(t, nil, func(w *world) {
 				t := w.t
-				calls := make(chan *admitCall, 2)
+				calls := make(chan *admitCall, 3)
 				w.co.tell(func(c *coordinator) {
 					c.onAdmit = func(call *admitCall) { calls <- call }
 					c.cancel = wire.WasPending

@@ -72,7 +72,7 @@ func passed(t *testing.T, w *world) *visitor {
 	require.True(t, outcome.Pass)
 	require.Equal(t, CauseTimeout, outcome.Cause)
 	require.Equal(t, testAdmitTimeout, outcome.Waited)
-	require.Len(t, w.co.asked(), 2)
+	require.Len(t, w.co.asked(), 3)
 	return v
 }
 

@@ -80,7 +80,11 @@ func (g *Gate) statusPart(ctx context.Context, part, parts int, inLine, active [
 	ctx, cancel := context.WithTimeout(ctx, g.opts.AdmitTimeout)
 	defer cancel()
 	inLine, active = ofPart(inLine, part, parts), ofPart(active, part, parts)
-	reply, err := question[wire.StatusRequest, wire.StatusReply](ctx, g, wire.SubjectStatus, func() wire.StatusRequest {
+	ask := question[wire.StatusRequest, wire.StatusReply]
+	if !g.closed() {
+		ask = once // while nobody answers
+	}
+	reply, err := ask(ctx, g, wire.SubjectStatus, func() wire.StatusRequest {
 		g.epoch = max(g.epoch+1, time.Now().UnixMicro())
 		return wire.StatusRequest{
 			Epoch:   g.epoch,
