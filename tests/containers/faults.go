@@ -241,24 +241,24 @@ func (t *trial) roll(ctx context.Context) error {
 	return t.suffer(ctx, fault{
 		name:    "all edges replaced, one after the other",
 		breakIt: func(context.Context) error { return nil },
-		mend:    t.replaceEdges,
+		mend:    func(ctx context.Context) error { return t.replaceAll(ctx, "edge") },
 	})
 }
 
-// replaceEdges does what the README of deploy says.
-func (t *trial) replaceEdges(ctx context.Context) error {
-	old, err := t.containers(ctx, "edge")
+// replaceAll replaces the containers of a service, as the README of deploy says.
+func (t *trial) replaceAll(ctx context.Context, service string) error {
+	old, err := t.containers(ctx, service)
 	if err != nil {
 		return err
 	}
 	for _, id := range old {
-		if _, err := t.compose(ctx, "up", "-d", "--no-deps", "--no-recreate", "--scale", fmt.Sprintf("edge=%d", len(old)+1), "edge"); err != nil {
+		if _, err := t.compose(ctx, "up", "-d", "--no-deps", "--no-recreate", "--scale", fmt.Sprintf("%s=%d", service, len(old)+1), service); err != nil {
 			return err
 		}
-		if err := t.healthy(ctx, "edge"); err != nil {
+		if err := t.healthy(ctx, service); err != nil {
 			return err
 		}
-		wait(ctx, 2*time.Second) // the front finds it
+		wait(ctx, 2*time.Second) // the front finds an edge
 		if err := t.docker(ctx, "stop", "-t", "45", id); err != nil {
 			return err
 		}
@@ -267,7 +267,7 @@ func (t *trial) replaceEdges(ctx context.Context) error {
 			return err
 		}
 		if strings.TrimSpace(code) != "0" {
-			return fmt.Errorf("an edge ended with exit code %s", code)
+			return fmt.Errorf("a container of %s ended with exit code %s", service, code)
 		}
 		if err := t.docker(ctx, "rm", "-v", id); err != nil {
 			return err

@@ -49,25 +49,25 @@ func (t *trial) upgrade(ctx context.Context) error {
 
 	// The programs first, NATS last: they work with and without permissions.
 	t.with("CCNQ_TAG=latest")
-	f := fault{
-		name: "upgrade from " + before, failsOpen: true,
+	programs := fault{
+		name:    "programs upgraded from " + before,
 		breakIt: func(context.Context) error { return nil },
 		mend: func(ctx context.Context) error {
-			for _, step := range [][]string{
-				{"up", "--no-deps", "migrate"},
-				{"up", "-d", "--no-deps", "queue-coordinator"},
-				{"up", "-d", "--no-deps", "denylist"},
-			} {
-				if _, err := t.compose(ctx, step...); err != nil {
-					return err
-				}
-				if err := t.healthy(ctx, step[len(step)-1]); step[1] == "-d" && err != nil {
-					return err
-				}
-			}
-			if err := t.replaceEdges(ctx); err != nil {
+			if _, err := t.compose(ctx, "up", "--no-deps", "migrate"); err != nil {
 				return err
 			}
+			for _, service := range []string{"queue-coordinator", "denylist", "edge"} {
+				if err := t.replaceAll(ctx, service); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	permissions := fault{
+		name: "NATS given permissions by a restart", failsOpen: true,
+		breakIt: func(context.Context) error { return nil },
+		mend: func(ctx context.Context) error {
 			t.overlays = nil
 			if _, err := t.compose(ctx, "up", "-d", "--no-deps", "--force-recreate", "nats"); err != nil {
 				return err
@@ -75,8 +75,10 @@ func (t *trial) upgrade(ctx context.Context) error {
 			return t.allHealthy(ctx)
 		},
 	}
-	if err := t.suffer(ctx, f); err != nil {
-		return err
+	for _, f := range []fault{programs, permissions} {
+		if err := t.suffer(ctx, f); err != nil {
+			return err
+		}
 	}
 	has, err := t.sql(ctx, "WITH before AS (SELECT unnest(string_to_array('"+had+"', ',')) AS b) SELECT count(*) FROM before WHERE NOT EXISTS (SELECT FROM queue.ip_block WHERE starts_with(b, ip))")
 	if err != nil {

@@ -271,6 +271,12 @@ func TestNATS_OneUserPerEdge(t *testing.T) {
 	}, secretFromEdges...) {
 		th.cannotSubscribe(subject)
 	}
+	// Under its own name it can ask for anything, and frees no place of another.
+	c.Active(t, 1)
+	items := []wire.Item{c.Held(t, "edge-2")}
+	_, err := ask[wire.ReleaseRequest, wire.ReleaseReply](t, b.connect(t, "edge-1"),
+		wire.EdgeSubject(wire.SubjectRelease, "edge-1"), wire.ReleaseRequest{Items: items})
+	require.NoError(t, err, "what it does not hold is released already")
 	c.Active(t, 1)
 	arrival.Release()
 	require.Equal(t, http.StatusOK, held.Answer(t).Status)

@@ -21,6 +21,7 @@ import (
 	"github.com/ccnq/ccnq/pkg/bus/embed"
 	"github.com/ccnq/ccnq/pkg/config"
 	"github.com/ccnq/ccnq/pkg/testdb"
+	"github.com/ccnq/ccnq/pkg/wire"
 	"github.com/ccnq/ccnq/services/denylist"
 	"github.com/ccnq/ccnq/services/edge"
 	coordinator "github.com/ccnq/ccnq/services/queue-coordinator"
@@ -333,6 +334,18 @@ func count(t testing.TB, cfg *pgx.ConnConfig, query string, args ...any) (n int)
 	defer conn.Close(context.WithoutCancel(t.Context()))
 	require.NoError(t, conn.QueryRow(t.Context(), query, args...).Scan(&n))
 	return n
+}
+
+// Held returns one of the places that an edge holds.
+func (c *Cluster) Held(t testing.TB, edge string) (item wire.Item) {
+	t.Helper()
+	conn, err := pgx.ConnectConfig(t.Context(), c.db.Config())
+	require.NoError(t, err)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	item.Bucket.Kind = wire.KindGroup
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT request_id, ip_group FROM active_request WHERE edge_id = $1", edge).
+		Scan((*[16]byte)(&item.RequestID), &item.Bucket.Key))
+	return item
 }
 
 // Waiting waits until so many requests stand in line.
