@@ -15,10 +15,11 @@ const maxTrustedHops = 100
 // [Limiter.NewActor], and use it with that limiter only.
 type Actor struct {
 	host   key
-	judged key // what the host's history is looked up under: host, unless Compat
 	ip     key
 	subnet key
+	judged key // with Compat, what the host's history is looked up under if twice
 
+	twice    bool   // judged is not host
 	number   uint16 // of the address in its subnet
 	numbered bool   // an IPv4 address is known
 }
@@ -31,6 +32,10 @@ func (a *Actor) place() int {
 	return -1
 }
 
+// Host is the host as it is counted: the same for www.example.com:443 and
+// Example.com. It may be a part of the request's memory.
+func (a *Actor) Host() string { return a.host.text }
+
 // Actor reads the host of a request (Host or :authority), and its client from the
 // peer's address or, as the options say, from X-Forwarded-For. What is missing or
 // cannot be read is counted under "unknown".
@@ -38,7 +43,10 @@ func (l *Limiter) Actor(r *http.Request) Actor {
 	if l.settings.compat {
 		return l.compatActor(r.Host, l.settings.compatClient(r))
 	}
-	return l.NewActor(r.Host, l.settings.client(r))
+	if !l.clients {
+		return l.newActor(r.Host, netip.Addr{})
+	}
+	return l.newActor(r.Host, l.settings.client(r))
 }
 
 // NewActor is for a caller that knows its clients itself. An IPv4-mapped address
@@ -51,13 +59,16 @@ func (l *Limiter) NewActor(host string, addr netip.Addr) Actor {
 		}
 		return l.compatActor(host, ip)
 	}
-	if host == "" {
-		host = unknown
+	return l.newActor(host, normal(addr))
+}
+
+// newActor makes an actor of a normal address, which is left out if nothing asks for it.
+func (l *Limiter) newActor(host string, addr netip.Addr) Actor {
+	a := Actor{host: textKey(hostKey(host))}
+	if l.clients {
+		a.ip = addrKey(addr)
+		a.subnet, a.number, a.numbered = subnetKey(addr, l.settings.maskBits)
 	}
-	addr = normal(addr)
-	a := Actor{host: textKey(hostKey(host)), ip: addrKey(addr)}
-	a.judged = a.host
-	a.subnet, a.number, a.numbered = subnetKey(addr, l.settings.maskBits)
 	return a
 }
 
@@ -68,6 +79,7 @@ func (l *Limiter) compatActor(host, ip string) Actor {
 	}
 	once := compatHostKey(host)
 	a := Actor{host: textKey(once), judged: textKey(compatHostKey(once)), ip: textKey(ip)}
+	a.twice = a.judged != a.host
 	subnet, number, numbered := compatSubnetKey(ip, l.settings.maskBits)
 	a.subnet, a.number, a.numbered = textKey(subnet), number, numbered
 	return a

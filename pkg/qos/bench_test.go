@@ -22,9 +22,9 @@ import (
 const benchAddresses = 10_000
 
 // benchLimiter has all limits on and room for all keys. The addresses are those of
-// so many subnets, and ask for so many hosts, all at random. Its clock costs what
-// the real one does, but is slower, so that an address has some 10 to 80 requests
-// a second, which pass, when the actors take turns.
+// so many subnets, and ask for so many hosts, all at random. Its clock is the real
+// one, but slower, so that an address has some 10 to 80 requests a second, which
+// pass, when the actors take turns.
 func benchLimiter(b *testing.B, hosts, subnets int, compat bool, cluster *ClusterOptions) (*Limiter, []Actor) {
 	b.Helper()
 	const perAddress, slower = 150, 16
@@ -40,11 +40,11 @@ func benchLimiter(b *testing.B, hosts, subnets int, compat bool, cluster *Cluste
 		MinHostRate: &perHost, MaxHostRate: new(2 * perHost),
 		MinSubnetRate: perSubnet, MaxSubnetRate: 2 * perSubnet,
 		MaxHostRatio: ratio, HistorySize: new(benchAddresses), Compat: compat, Cluster: cluster,
-		Now: func() time.Time { return epoch.Add(time.Duration(filled.Load()) + time.Since(start)/slower) },
 	})
 	if err != nil {
 		b.Fatal(err)
 	}
+	l.elapsed = func() time.Duration { return time.Duration(filled.Load()) + time.Since(start)/slower }
 	b.Cleanup(func() { _ = l.Close() })
 	actors := make([]Actor, benchAddresses)
 	for i, n := range rand.New(rand.NewPCG(1, 2)).Perm(benchAddresses) {
@@ -147,7 +147,7 @@ func BenchmarkDecideRotation(b *testing.B) {
 func BenchmarkActor(b *testing.B) {
 	for _, compat := range []bool{false, true} {
 		b.Run(fmt.Sprintf("compat=%v", compat), func(b *testing.B) {
-			l, _ := newLimiter(b, Options{Compat: compat})
+			l, _ := newLimiter(b, Options{MinIPRate: 1, MaxIPRate: 1, MinSubnetRate: 1, MaxSubnetRate: 1, Compat: compat})
 			r := request{Host: "www.example.com:443", RemoteAddr: "192.0.2.123"}.http()
 			b.ReportAllocs()
 			for b.Loop() {
@@ -276,6 +276,54 @@ func BenchmarkMiddleware(b *testing.B) {
 			b.ReportMetric(float64(without)/requests, "bare-cpu-ns/req")
 			b.ReportMetric(float64(with)/requests, "cpu-ns/req")
 			b.ReportMetric(float64(with)/float64(without), "x")
+		})
+	}
+}
+
+// nothing is a response that nobody reads.
+type nothing struct{ header http.Header }
+
+func (n nothing) Header() http.Header         { return n.header }
+func (n nothing) Write(p []byte) (int, error) { return len(p), nil }
+func (n nothing) WriteHeader(int)             {}
+
+// BenchmarkHandler is what the middleware costs by itself: one client of one host, whose
+// requests pass, or are refused.
+func BenchmarkHandler(b *testing.B) {
+	const never = 1e9
+	limits := Options{
+		MinHostRate: new(float64(never)), MaxHostRate: new(float64(never)),
+		MinIPRate: never, MaxIPRate: never, MinSubnetRate: never, MaxSubnetRate: never,
+		DestroySocket: new(false),
+	}
+	refusing := limits
+	refusing.MinHostRate, refusing.MaxHostRate, refusing.MaxAge = new(1e-9), new(1e-9), new(time.Hour)
+	for _, mode := range []struct {
+		name    string
+		options *Options
+	}{
+		{"bare", nil},
+		{"passed", &limits},
+		{"passed/hosts_alone", &Options{MinHostRate: new(float64(never)), MaxHostRate: new(float64(never))}},
+		{"refused", &refusing},
+	} {
+		b.Run(mode.name, func(b *testing.B) {
+			handler := http.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			if mode.options != nil {
+				l, err := New(*mode.options)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.Cleanup(func() { _ = l.Close() })
+				handler = l.Middleware(handler)
+			}
+			w := nothing{http.Header{}}
+			r := request{Host: "203.0.113.7:8080", RemoteAddr: "192.0.2.123"}.http()
+			handler.ServeHTTP(w, r)
+			b.ReportAllocs()
+			for b.Loop() {
+				handler.ServeHTTP(w, r)
+			}
 		})
 	}
 }

@@ -35,7 +35,9 @@ type ClusterOptions struct {
 	MaxIPRateHostViolation, MaxSubnetRateHostViolation float64
 	// MinSubnetUniqueIPs is how many addresses of an IPv4 subnet a single node must
 	// have tracked in a window before MaxSubnetRate can block the subnet: a share or
-	// a number, as in Options. Default 0.5, and 1 with Compat.
+	// a number, as in Options. Default 0.5, and 1 with Compat. A subnet whose history
+	// begins or is evicted (Options.HistorySize) meanwhile is told of with the addresses
+	// since then alone, so it may be blocked later than it should, never sooner.
 	MinSubnetUniqueIPs *float64
 
 	// OnSync is called after each sync that was not stopped by an error.

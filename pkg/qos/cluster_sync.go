@@ -204,7 +204,8 @@ func texts(taken []keyHits, all bool) []Hits {
 func (m *member) putBack(b *Batch) {
 	for kind, hits := range [][]Hits{Host: b.Hosts, IP: b.IPs, Subnet: b.Subnets} {
 		for _, h := range hits {
-			m.limiter.table(Kind(kind)).addHits(textKey(h.Key), h.N)
+			k := textKey(h.Key)
+			m.limiter.table(Kind(kind)).addHits(&k, h.N, true)
 		}
 	}
 	// What came of keys beyond the limit has only its sum.
@@ -225,10 +226,13 @@ func (l *Limiter) Sync(ctx context.Context) {
 
 // AddHits counts hits for the cluster alone, such as those of requests that something
 // in front of this limiter has answered. A key is an address, any address of a subnet,
-// or a host. It does nothing without Options.Cluster, or if n is not positive.
+// or a host. Whitelisted keys do not count, as with requests; with Compat they do, since
+// connect-qos looks at its whitelists before it gets as far as this. It does nothing
+// without Options.Cluster, or if n is not positive.
 func (l *Limiter) AddHits(kind Kind, text string, n int64) {
 	if n > 0 && kind >= Host && kind <= Subnet {
-		l.table(kind).addHits(l.keyOf(kind, text), n)
+		k := l.keyOf(kind, text)
+		l.table(kind).addHits(&k, n, l.settings.compat)
 	}
 }
 

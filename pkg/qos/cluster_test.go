@@ -118,6 +118,32 @@ func TestClusterCountsWhatIsTracked(t *testing.T) {
 	require.EqualValues(t, 5, b.Total)
 }
 
+// TestClusterHitsOfListedKeys: what is whitelisted does not count, whoever has seen it.
+// With Compat the hits go where connect-qos puts them after it has looked at its lists.
+func TestClusterHitsOfListedKeys(t *testing.T) {
+	t.Parallel()
+	for _, compat := range []bool{false, true} {
+		l, _, store := newMember(t, Options{
+			HostWhitelist: []string{"ok.example"}, IPWhitelist: []string{"192.0.2.9"}, SubnetWhitelist: []string{"198.51.100.0"},
+			Compat: compat,
+		}, ClusterOptions{})
+		l.AddHits(Host, "ok.example", 2)
+		l.AddHits(IP, "192.0.2.9", 3)
+		l.AddHits(Subnet, "198.51.100.0", 4)
+		l.Sync(t.Context())
+		batches := store.taken()
+		if !compat {
+			require.Empty(t, batches)
+			continue
+		}
+		require.Len(t, batches, 1)
+		require.Equal(t, []Hits{{"ok.example", 2}}, batches[0].Hosts)
+		require.Equal(t, []Hits{{"192.0.2.9", 3}}, batches[0].IPs)
+		require.Equal(t, []Hits{{"198.51.100.0", 4}}, batches[0].Subnets)
+		require.EqualValues(t, 2, batches[0].Total)
+	}
+}
+
 func TestClusterCap(t *testing.T) {
 	t.Parallel()
 	l, _, store := newMember(t, unlimitedHosts(Options{}), ClusterOptions{MaxTrackedActors: 2})

@@ -100,9 +100,9 @@ func (l *Limiter) inViolation() []string {
 
 // historyOf is a copy of the history of a key, pruned; empty if there is none.
 func (t *table) historyOf(k key, now int64) history {
-	c := t.open(k)
+	c := t.open(&k)
 	defer c.close()
-	c.find(k)
+	c.find(&k)
 	if c.entry == nil {
 		return history{}
 	}

@@ -49,7 +49,7 @@ func addrKey(addr netip.Addr) key {
 }
 
 // hash is one that nobody who does not know the seed can foresee.
-func (k key) hash(seed maphash.Seed) uint64 {
+func (k *key) hash(seed maphash.Seed) uint64 {
 	if k.text == addrText {
 		return maphash.Comparable(seed, [2]uint64{k.hi, k.lo})
 	}
@@ -57,11 +57,12 @@ func (k key) hash(seed maphash.Seed) uint64 {
 }
 
 // clone is the key in memory of its own: a text may be a part of something large.
-func (k key) clone() key {
+func (k *key) clone() key {
+	own := *k
 	if k.text != addrText {
-		k.text = strings.Clone(k.text)
+		own.text = strings.Clone(k.text)
 	}
-	return k
+	return own
 }
 
 // String is the key as connect-qos writes it.

@@ -3,10 +3,14 @@ package qos
 import "strings"
 
 // hostKey is the host that a Host header or server name is counted under: in
-// lower case, without its port, and without one leading "www." if more follows.
+// lower case, without its port, and without one leading "www." if more follows;
+// unknown if there is none.
 // An IPv6 literal keeps its brackets. Upper case is folded in ASCII only, which
 // is all that host names have (RFC 4343 §3).
 func hostKey(host string) string {
+	if host == "" {
+		return unknown
+	}
 	host = withoutPort(lower(host))
 	if rest, ok := strings.CutPrefix(host, "www."); ok && rest != "" {
 		return rest

@@ -37,17 +37,22 @@ type Limiter struct {
 
 	hosts, ips, subnets *table
 	ratio               *ratio
-	cluster             *member       // nil if there is none
-	uses                atomic.Uint64 // the stamps that tables evict by
+	cluster             *member // nil if there is none
+	clients             bool    // there is something that asks who a client is
 
-	lag   Lag
-	meter *Meter // nil if lag is the caller's
-	start time.Time
-	clock func() time.Time // nil is the monotonic clock
+	lag     Lag
+	meter   *Meter // nil if lag is the caller's
+	start   time.Time
+	elapsed func() time.Duration // since start; nil is by the monotonic clock
 
 	delayed   atomic.Int64
 	closed    chan struct{}
 	closeOnce sync.Once
+
+	// Every decision changes uses and reads what is above: they are on two cache lines.
+	_    [64]byte
+	uses atomic.Uint64 // the stamps that tables evict by
+	_    [64]byte
 }
 
 // New makes a limiter. It returns an *[OptionError] for the first option that is
@@ -70,13 +75,13 @@ func New(options Options) (*Limiter, error) {
 		subnets:        newTable(&s, s.subnet, s.highest().subnet, lists.subnets),
 		ratio:          newRatio(s.hostRatio, s.compat),
 		lag:            options.Lag,
-		clock:          options.Now,
 		closed:         make(chan struct{}),
 	}
 	l.subnets.uniqueIPs, l.subnets.addresses = RequiredIPs(s.uniqueIPs, s.maskBits), 1<<(32-s.maskBits)
 	l.subnets.sighted = l.subnets.uniqueIPs > 1
-	if l.clock != nil {
-		l.start = l.clock()
+	if now := options.Now; now != nil {
+		start := now()
+		l.elapsed = func() time.Duration { return now().Sub(start) }
 	} else {
 		l.start = time.Now()
 	}
@@ -84,6 +89,7 @@ func New(options Options) (*Limiter, error) {
 		l.meter = NewSchedulerLag()
 		l.lag = l.meter
 	}
+	l.clients = s.cluster != nil || l.ips.knows() || l.subnets.knows()
 	if s.cluster != nil {
 		l.cluster = join(l, options.Now)
 	}
@@ -109,27 +115,33 @@ func (l *Limiter) Close() error {
 
 // Decide says whether to refuse a request of the actor, and tracks it if not: a
 // refused request counts nowhere.
-func (l *Limiter) Decide(a Actor) Reason {
+func (l *Limiter) Decide(a Actor) Reason { return l.decide(&a) }
+
+func (l *Limiter) decide(a *Actor) Reason {
 	m := l.moment()
 
 	// The processor can wait for the memory of both at once, since no lock is taken
 	// in between.
-	ip, subnet := l.ips.open(a.ip), l.subnets.open(a.subnet)
-	ip.find(a.ip)
-	subnet.find(a.subnet)
+	ip, subnet := l.ips.open(&a.ip), l.subnets.open(&a.subnet)
+	ip.find(&a.ip)
+	subnet.find(&a.subnet)
 	badIP := ip.bad(m, l.ips.rates, false)
 	badSubnet := subnet.bad(m, l.subnets.rates, a.numbered)
 	// The host comes last: it is shared by the most requests, so it is locked for
 	// the shortest time. The order of look-ups makes no difference to a decision.
-	host := l.hosts.open(a.judged)
-	host.find(a.judged)
+	judged := &a.host
+	if a.twice {
+		judged = &a.judged
+	}
+	host := l.hosts.open(judged)
+	host.find(judged)
 	badHost := host.bad(m, l.hosts.rates, false)
 
 	listed := host.listed || ip.listed
-	if a.host != a.judged { // with Compat
+	if a.twice {
 		host.close()
-		host = l.hosts.open(a.host)
-		host.find(a.host)
+		host = l.hosts.open(&a.host)
+		host.find(&a.host)
 		listed = host.listed || ip.listed
 	}
 
@@ -153,13 +165,13 @@ func (l *Limiter) Decide(a Actor) Reason {
 		reason = HostViolation
 	default:
 		track = true
-		host.track(m, a.host, -1)
+		host.track(m, &a.host, -1)
 	}
 	name, owned := host.name(a.host.text)
 	host.close()
 	if track {
-		ip.track(m, a.ip, -1)
-		subnet.track(m, a.subnet, a.place())
+		ip.track(m, &a.ip, -1)
+		subnet.track(m, &a.subnet, a.place())
 	}
 	subnet.close()
 	ip.close()
@@ -248,12 +260,12 @@ func (l *Limiter) IsBad(kind Kind, a Actor, track bool) bool {
 // not known.
 func (l *Limiter) query(kind Kind, k key, track bool, place int) bool {
 	m, t := l.moment(), l.table(kind)
-	c := t.open(k)
-	c.find(k)
+	c := t.open(&k)
+	c.find(&k)
 	bad := c.bad(m, t.rates, place >= 0)
 	track = track && !bad && !c.listed
 	if track {
-		c.track(m, k, place)
+		c.track(m, &k, place)
 	}
 	name, owned := c.name(k.text)
 	c.close()
@@ -280,10 +292,10 @@ func (l *Limiter) table(kind Kind) *table {
 // moment reads the clock and the lag.
 func (l *Limiter) moment() moment {
 	var elapsed time.Duration
-	if l.clock == nil {
+	if l.elapsed == nil {
 		elapsed = time.Since(l.start)
 	} else {
-		elapsed = l.clock().Sub(l.start)
+		elapsed = l.elapsed()
 	}
 	return moment{
 		now:      elapsed.Milliseconds(),

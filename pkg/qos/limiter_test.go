@@ -33,6 +33,43 @@ func TestAddressesOfOneClient(t *testing.T) {
 	require.Equal(t, []string{"unknown", "10.0.0.1", "192.0.2.1"}, l.ips.keys())
 }
 
+// TestHostThatIsMissing: it has one key, whoever asks.
+func TestHostThatIsMissing(t *testing.T) {
+	t.Parallel()
+	l, _ := newLimiter(t, Options{MinHostRate: new(0.1), MaxHostRate: new(0.1)})
+	require.Equal(t, Pass, l.Decide(l.Actor(request{}.http())))
+	require.True(t, l.IsBadHost("", true))
+	require.True(t, l.IsBadHost("unknown", true))
+	require.Equal(t, BadHost, l.Decide(l.NewActor("", netip.Addr{})))
+	require.Equal(t, []string{"unknown"}, l.hosts.keys())
+}
+
+// TestClientsAreReadForWhatNeedsThem: an address counts as soon as anything concerns
+// addresses or subnets, and only then.
+func TestClientsAreReadForWhatNeedsThem(t *testing.T) {
+	t.Parallel()
+	r := request{Host: "a.example", RemoteAddr: "192.0.2.1"}.http()
+	for name, o := range map[string]Options{
+		"rate of addresses": {MinIPRate: 1, MaxIPRate: 1},
+		"rate of subnets":   {MinSubnetRate: 1, MaxSubnetRate: 1},
+		"listed addresses":  {IPWhitelist: []string{"192.0.2.1"}},
+		"listed subnets":    {SubnetWhitelist: []string{"192.0.2.0/24"}},
+		"a cluster":         {Cluster: &ClusterOptions{Store: &board{}}},
+	} {
+		l, _ := newLimiter(t, o)
+		for _, a := range []Actor{l.Actor(r), actor(l, "a.example", "::ffff:192.0.2.1")} {
+			require.Equal(t, "192.0.2.1", a.ip.String(), name)
+			require.Equal(t, "192.0.2.0", a.subnet.String(), name)
+			require.Equal(t, 1, a.place(), name)
+		}
+	}
+	l, _ := newLimiter(t, Options{MaxIPRateHostViolation: 1, MaxSubnetRateHostViolation: 1})
+	require.Equal(t, Actor{host: textKey("a.example")}, l.Actor(r))
+	require.Equal(t, Actor{host: textKey("a.example")}, actor(l, "a.example", "192.0.2.1"))
+	require.False(t, l.IsBad(IP, l.Actor(r), true))
+	require.Zero(t, l.Tracked(IP))
+}
+
 func TestTrustedHops(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -50,7 +87,7 @@ func TestTrustedHops(t *testing.T) {
 	}
 	for _, test := range tests {
 		for _, compat := range []bool{false, true} {
-			l, _ := newLimiter(t, Options{HTTPSBehindProxy: true, TrustedHops: test.hops, Compat: compat})
+			l, _ := newLimiter(t, Options{MaxIPRate: 1, MinIPRate: 1, HTTPSBehindProxy: true, TrustedHops: test.hops, Compat: compat})
 			a := l.Actor(request{RemoteAddr: "10.0.0.1", XFF: test.xff, HTTPS: true}.http())
 			require.Equal(t, test.want, a.ip.String(), "%+v", test)
 			a = l.Actor(request{RemoteAddr: "10.0.0.1", XFF: test.xff}.http())

@@ -68,7 +68,8 @@ func TestTallyIsBounded(t *testing.T) {
 	const limit = 640
 	tally := newTally(limit, 256)
 	for n := range 100 * limit {
-		tally.add(addrKey(nthAddress(n)), 1, 0)
+		k := addrKey(nthAddress(n))
+		tally.add(&k, 1, 0)
 		if n%limit == limit-1 {
 			var out taken
 			tally.take(&out, false)

@@ -23,7 +23,8 @@ const MaxDelayedResponses = 1024
 // the client is gone or the limiter is closed.
 func (l *Limiter) Middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		reason := l.Decide(l.Actor(r))
+		a := l.Actor(r)
+		reason := l.decide(&a)
 		if reason == Pass || l.beforeThrottle != nil && !l.beforeThrottle(l, r, reason) {
 			next.ServeHTTP(w, r)
 			return

@@ -95,14 +95,17 @@ type cell struct {
 	entry  *entry // nil if there is no history yet
 }
 
+// knows reports whether the table has anything to say about a key.
+func (t *table) knows() bool { return t.rates.min != 0 || t.listed.used > 0 }
+
 // open locks the shard of a key. Two cells of one table may not be open at once.
-func (t *table) open(k key) cell {
+func (t *table) open(k *key) cell {
 	off := t.rates.min == 0
 	if off && t.listed.used == 0 {
 		return cell{table: t}
 	}
 	hash := k.hash(t.seed)
-	if t.listed.find(hash, &k) != nil {
+	if t.listed.find(hash, k) != nil {
 		return cell{listed: true}
 	}
 	if off {
@@ -114,9 +117,9 @@ func (t *table) open(k key) cell {
 }
 
 // find looks up the key that the cell was opened for.
-func (c *cell) find(k key) {
+func (c *cell) find(k *key) {
 	if c.shard != nil {
-		c.entry = c.shard.index.find(c.hash, &k)
+		c.entry = c.shard.index.find(c.hash, k)
 	}
 }
 
@@ -153,7 +156,7 @@ func (c *cell) bad(m moment, r rates, gated bool) bool {
 
 // track adds a request to the history of the key, which is the one given to open. place
 // is that of the address in its subnet, or -1.
-func (c *cell) track(m moment, k key, place int) {
+func (c *cell) track(m moment, k *key, place int) {
 	if c.shard == nil {
 		if c.table != nil && c.table.tally != nil {
 			c.table.tally.add(k, 1, place)
@@ -250,7 +253,7 @@ func (s *shard) removeBefore(next uint64, t *table) bool {
 		s.index.remove(e.key.hash(t.seed), e)
 		s.queue.settle()
 		if e.hits > 0 {
-			t.tally.put(e.key, e.hits)
+			t.tally.put(&e.key, e.hits)
 		}
 	}
 	s.horizon.Store(s.queue.horizon())

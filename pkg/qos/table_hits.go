@@ -9,13 +9,17 @@ func (c *cell) hit(n int64) {
 	c.entry.hits += n
 }
 
-// addHits counts hits of a key for the cluster, and not for its history.
-func (t *table) addHits(k key, n int64) {
+// addHits counts hits of a key for the cluster, and not for its history. Those of a
+// whitelisted key count only if listed says so.
+func (t *table) addHits(k *key, n int64, listed bool) {
 	if t.tally == nil {
 		return
 	}
 	c := t.open(k)
 	defer c.close()
+	if c.listed && !listed {
+		return
+	}
 	c.find(k)
 	if c.entry != nil {
 		c.hit(n)

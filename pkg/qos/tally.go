@@ -47,12 +47,12 @@ func newTally(limit, addresses int) *tally {
 
 // add counts n hits. number is that of the address in its subnet, -1 if it is not
 // known.
-func (t *tally) add(k key, n int64, number int) {
+func (t *tally) add(k *key, n int64, number int) {
 	s := &t.shards[k.hash(t.seed)%shardCount]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.total += n
-	c := s.counts[k]
+	c := s.counts[*k]
 	if c == nil || c.hits == 0 {
 		if !t.admit() {
 			return
@@ -79,23 +79,23 @@ func (t *tally) admit() bool {
 
 // put takes over the hits of a key that was admitted and is not here. The key has
 // memory of its own.
-func (t *tally) put(k key, hits int64) {
+func (t *tally) put(k *key, hits int64) {
 	s := &t.shards[k.hash(t.seed)%shardCount]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.counts[k] = &count{hits: hits}
+	s.counts[*k] = &count{hits: hits}
 }
 
 // remove gives the hits of a key away, 0 if there are none.
-func (t *tally) remove(k key) int64 {
+func (t *tally) remove(k *key) int64 {
 	s := &t.shards[k.hash(t.seed)%shardCount]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.counts[k]
+	c := s.counts[*k]
 	if c == nil {
 		return 0
 	}
-	delete(s.counts, k)
+	delete(s.counts, *k)
 	return c.hits
 }
 

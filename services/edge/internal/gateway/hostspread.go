@@ -16,8 +16,6 @@ const (
 	hostOthers = 12
 	// hostWarnEvery is the time between two warnings.
 	hostWarnEvery = time.Hour
-	// maxHostText bounds what the log repeats of a host.
-	maxHostText = 256
 )
 
 // HostSpread notices when all requests go to one or two hosts. With limits per
@@ -40,6 +38,8 @@ func NewHostSpread(logger *slog.Logger, rate float64) *HostSpread {
 	return &HostSpread{logger: logger, rate: rate}
 }
 
+// see takes the host of a request as the limiter counts it: one site may be asked for
+// with and without its port, in upper case and as www.
 func (s *HostSpread) see(host string, at time.Time) {
 	if s != nil && rand.Uint32()%hostSample == 0 {
 		s.sample(host, at)
@@ -49,9 +49,6 @@ func (s *HostSpread) see(host string, at time.Time) {
 // sample counts one request. The hosts of a window are the first two in it: where
 // there are many, most requests go to others.
 func (s *HostSpread) sample(host string, at time.Time) {
-	if len(host) > maxHostText {
-		host = host[:maxHostText]
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

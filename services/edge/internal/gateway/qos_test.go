@@ -276,6 +276,26 @@ func TestHostSpread(t *testing.T) {
 	none.see("a", at)
 }
 
+// TestHostSpreadCountsAsTheLimiterDoes: a site has several spellings.
+func TestHostSpreadCountsAsTheLimiterDoes(t *testing.T) {
+	t.Parallel()
+	limiter, err := qos.New(qos.Options{MinHostRate: new(1e6), MaxHostRate: new(1e6), Lag: idle{}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, limiter.Close()) })
+	var out bytes.Buffer
+	bundle := setup(t, func(o *Options) {
+		o.QoS = &QoS{Limiter: limiter, Hosts: NewHostSpread(slog.New(slog.NewJSONHandler(&out, nil)), 40)}
+	})
+	spellings := []string{"site.example", "Site.Example", "site.example:443", "www.site.example", "WWW.SITE.example:8080"}
+	x := &exchange{r: httptest.NewRequest(http.MethodGet, "http://site.example/", nil), arrived: time.Now()}
+	x.client, _ = bundle.gateway.opts.Clients.Resolve(x.r)
+	for i := 0; out.Len() == 0 && i < 64*hostSample*hostWindow; i++ { // samples are taken at random
+		x.r.Host = spellings[i%len(spellings)]
+		require.Equal(t, goOn, bundle.gateway.throttle(x))
+	}
+	require.Contains(t, out.String(), `"host":"site.example","second_host":""`)
+}
+
 // BenchmarkThrottle is what the limits cost a request that they let through.
 func BenchmarkThrottle(b *testing.B) {
 	limiter, err := qos.New(qos.Options{

@@ -38,8 +38,9 @@ func (g *Gateway) throttle(x *exchange) Verdict {
 	if q == nil || x.exempt || x.anonymous {
 		return goOn
 	}
-	q.Hosts.see(x.r.Host, x.arrived)
-	reason := q.Limiter.Decide(q.Limiter.NewActor(x.r.Host, x.client))
+	actor := q.Limiter.NewActor(x.r.Host, x.client)
+	q.Hosts.see(actor.Host(), x.arrived)
+	reason := q.Limiter.Decide(actor)
 	g.limits.count(reason)
 	if reason == qos.Pass {
 		return goOn

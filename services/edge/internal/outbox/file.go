@@ -402,7 +402,7 @@ func encodeRecord(r record) []byte {
 
 // decodeRecord reads a value of the file, whose payload it does not copy.
 func decodeRecord(k, v []byte) (record, error) {
-	if len(k) != 8 || len(v) < headerBytes || Kind(v[0]) >= kinds || binary.BigEndian.Uint32(v[5:]) != checksum(v) {
+	if len(k) != 8 || len(v) < headerBytes || !Kind(v[0]).durable() || binary.BigEndian.Uint32(v[5:]) != checksum(v) {
 		return record{}, fmt.Errorf("%w: record %x does not read", errCorrupt, k)
 	}
 	return record{

@@ -271,6 +271,12 @@ func TestCorruptFiles(t *testing.T) {
 			t.Helper()
 			inside(t, path, func(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).Delete(keyID) })
 		},
+		"a kind that is not kept": func(t *testing.T, path string) {
+			t.Helper()
+			inside(t, path, func(tx *bbolt.Tx) error {
+				return tx.Bucket(bucketRecords).Put([]byte("12345678"), encodeRecord(record{1, WouldQoS, 1, []byte("{}")}))
+			})
+		},
 		"odd key": func(t *testing.T, path string) {
 			t.Helper()
 			inside(t, path, func(tx *bbolt.Tx) error { return tx.Bucket(bucketRecords).Put([]byte("x"), []byte("y")) })
