@@ -16,6 +16,7 @@ import (
 	"github.com/ccnq/ccnq/pkg/admin"
 	"github.com/ccnq/ccnq/pkg/bus"
 	"github.com/ccnq/ccnq/pkg/clientip"
+	"github.com/ccnq/ccnq/pkg/lifecycle"
 	"github.com/ccnq/ccnq/pkg/postgres"
 	"github.com/ccnq/ccnq/pkg/qos"
 	"github.com/ccnq/ccnq/services/denylist/internal/clusterqos"
@@ -80,18 +81,15 @@ type Service struct {
 
 	starting sync.Mutex // held by Start, and by Stop while it ends everything
 	cancel   context.CancelFunc
-	stopOnce sync.Once
-	stopping chan struct{} // closed when Stop begins
-	stopped  chan struct{} // closed when all has ended
-	stopErr  error
+	ending   *lifecycle.Ending
 }
 
 // New returns a service that does nothing yet.
 func New(cfg Config, deps Deps) *Service {
 	s := &Service{
 		cfg: cfg, deps: deps, logger: deps.Logger, registry: deps.Registry,
-		holder:   holder(),
-		stopping: make(chan struct{}), stopped: make(chan struct{}),
+		holder: holder(),
+		ending: lifecycle.NewEnding(),
 	}
 	if s.registry == nil {
 		s.registry = admin.NewRegistry()
@@ -122,7 +120,7 @@ func (s *Service) Start(ctx context.Context) error {
 }
 
 func (s *Service) start(ctx context.Context) error {
-	if s.isStopping() {
+	if s.ending.Begun() {
 		return errors.New("the service has been stopped")
 	}
 	run, cancel := context.WithCancel(context.Background())
@@ -281,28 +279,7 @@ func holder() string {
 // that ends first; the rest then goes on in the background. It may be called at
 // any time and more than once.
 func (s *Service) Stop(ctx context.Context) error {
-	s.stopOnce.Do(func() {
-		close(s.stopping)
-		go func() {
-			defer close(s.stopped)
-			s.stopErr = s.stop(ctx)
-		}()
-	})
-	select {
-	case <-s.stopped:
-		return s.stopErr
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (s *Service) isStopping() bool {
-	select {
-	case <-s.stopping:
-		return true
-	default:
-		return false
-	}
+	return s.ending.Stop(ctx, s.stop)
 }
 
 func (s *Service) stop(ctx context.Context) error {

@@ -24,7 +24,7 @@ func (s *Service) qosStatus() admin.Status {
 }
 
 func (s *Service) natsStatus() admin.Status {
-	if s.isStopping() {
+	if s.ending.Begun() {
 		return admin.NotReady("stopping")
 	}
 	if conn := s.conn.Load(); conn == nil || !conn.Connected() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ccnq/ccnq/pkg/admin"
 	"github.com/ccnq/ccnq/pkg/bus"
+	"github.com/ccnq/ccnq/pkg/lifecycle"
 	"github.com/ccnq/ccnq/pkg/postgres"
 	"github.com/ccnq/ccnq/services/queue-coordinator/internal/guard"
 	"github.com/ccnq/ccnq/services/queue-coordinator/internal/push"
@@ -71,17 +72,14 @@ type Coordinator struct {
 
 	starting sync.Mutex // held by Start, and by Stop while it ends everything
 	cancel   context.CancelFunc
-	stopOnce sync.Once
-	stopping chan struct{} // closed when Stop begins
-	stopped  chan struct{} // closed when all has ended
-	stopErr  error
+	ending   *lifecycle.Ending
 }
 
 // New returns a coordinator that does nothing yet.
 func New(cfg Config, deps Deps) *Coordinator {
 	c := &Coordinator{
 		cfg: cfg, deps: deps, logger: deps.Logger, registry: deps.Registry,
-		stopping: make(chan struct{}), stopped: make(chan struct{}),
+		ending: lifecycle.NewEnding(),
 	}
 	if c.registry == nil {
 		c.registry = admin.NewRegistry()
@@ -100,7 +98,7 @@ func (c *Coordinator) Checks() admin.Checks {
 }
 
 func (c *Coordinator) natsStatus() admin.Status {
-	if c.isStopping() {
+	if c.ending.Begun() {
 		return admin.NotReady("stopping")
 	}
 	if conn := c.conn.Load(); conn == nil || !conn.Connected() {
@@ -135,7 +133,7 @@ func (c *Coordinator) Start(ctx context.Context) error {
 }
 
 func (c *Coordinator) start(ctx context.Context) error {
-	if c.isStopping() {
+	if c.ending.Begun() {
 		return errors.New("the coordinator has been stopped")
 	}
 	run, cancel := context.WithCancel(context.Background())
@@ -246,28 +244,7 @@ func (c *Coordinator) Addr() net.Addr { return c.admin.Addr() }
 // ends first; the rest then goes on in the background. It may be called at any
 // time and more than once.
 func (c *Coordinator) Stop(ctx context.Context) error {
-	c.stopOnce.Do(func() {
-		close(c.stopping)
-		go func() {
-			defer close(c.stopped)
-			c.stopErr = c.stop(ctx)
-		}()
-	})
-	select {
-	case <-c.stopped:
-		return c.stopErr
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (c *Coordinator) isStopping() bool {
-	select {
-	case <-c.stopping:
-		return true
-	default:
-		return false
-	}
+	return c.ending.Stop(ctx, c.stop)
 }
 
 func (c *Coordinator) stop(ctx context.Context) error {

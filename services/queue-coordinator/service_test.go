@@ -156,7 +156,7 @@ func TestStopIsBounded(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, c.Stop(ctx), context.Canceled)
 	c.starting.Unlock()
-	<-c.stopped
+	<-c.ending.Over()
 }
 
 func TestStartFailsOnWhatWaitingCannotMend(t *testing.T) {
