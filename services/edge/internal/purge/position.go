@@ -44,8 +44,9 @@ func parsePosition(b []byte) position {
 	return p
 }
 
-// save writes the place in such a way that a crash leaves the old one or the
-// new one.
+// save writes the place in such a way that the end of the process leaves the old
+// one or the new one. After a power cut it may be either too, or unreadable, which
+// is no place.
 func (p position) save(dir string) error {
 	b, err := json.Marshal(p)
 	if err != nil {

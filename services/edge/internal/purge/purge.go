@@ -198,20 +198,20 @@ func (l *Listener) read(ctx context.Context) error {
 	case known && l.position.Seq < state.Last && state.First <= l.position.Seq+1:
 		return l.readOn(ctx, state.Last)
 	}
-	switch {
-	case l.opts.Cache.Empty():
-		return l.moveTo(position{state.Created, state.Last})
-	case l.position == position{} && l.fresh && time.Since(l.began) < stillYoung:
-		// Whatever is stored came after the edge began, and the stream holds every
-		// purge since then. Those before do no harm.
+	if (l.position == position{}) && l.fresh && time.Since(l.began) < stillYoung {
+		// Whatever is stored, or is being fetched, was asked for after the edge
+		// began, and the stream holds every purge since then. Those before do no harm.
 		if err := l.moveTo(position{state.Created, state.First - 1}); err != nil {
 			return err
 		}
 		return l.readOn(ctx, state.Last)
 	}
-	// Some are missed for good, or may be.
-	l.opts.Logger.Warn("this edge may have missed purges that nobody keeps any more: its cache is emptied",
-		"known", known, "place", l.position.Seq, "first", state.First, "last", state.Last)
+	// Some are missed for good, or may be. Also an empty cache is purged, for what
+	// is being fetched just now.
+	if !l.opts.Cache.Empty() {
+		l.opts.Logger.Warn("this edge may have missed purges that nobody keeps any more: its cache is emptied",
+			"known", known, "place", l.position.Seq, "first", state.First, "last", state.Last)
+	}
 	l.mu.Lock()
 	err = l.opts.Cache.PurgeAll(ctx)
 	l.mu.Unlock()

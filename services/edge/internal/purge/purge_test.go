@@ -237,6 +237,8 @@ func TestAPlaceThatIsNotKnown(t *testing.T) {
 		{"SomethingStored", "", false, 1},
 		{"OfAnotherStream", `{"created":"2020-01-01T00:00:00Z","seq":1}`, false, 1},
 		{"NotReadable", `{"created":`, false, 1},
+		// What is being fetched is not stored then.
+		{"OfAnotherStreamAndNothingStored", `{"created":"2020-01-01T00:00:00Z","seq":1}`, true, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
