@@ -69,3 +69,19 @@ func TestAPanicInAFetch(t *testing.T) {
 	require.PanicsWithValue(t, http.ErrAbortHandler, func() { b.get("/a", "203.0.113.7:1") })
 	require.Contains(t, b.log.String(), "panic in a fetch")
 }
+
+// TestABrokenSharedResponseIsCountedByItsStatus, which is what the client was sent.
+func TestABrokenSharedResponseIsCountedByItsStatus(t *testing.T) {
+	t.Parallel()
+	b := cached(t, 1000)
+	b.origin.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=600")
+		w.Header().Set("Content-Length", "10")
+		_, _ = w.Write([]byte("half"))
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	require.PanicsWithValue(t, http.ErrAbortHandler, func() { b.get("/a", "203.0.113.7:1") })
+	require.InDelta(t, 1, testutil.ToFloat64(b.gateway.metrics.requests[Proxied][2]), 0)
+	require.InDelta(t, 1, testutil.ToFloat64(b.gateway.metrics.origin[proxy.Reset]), 0)
+}

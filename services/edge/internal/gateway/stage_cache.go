@@ -23,7 +23,7 @@ func (g *Gateway) lookUp(x *exchange) Verdict {
 	x.way = way{gateway: g, of: x}
 	x.ask = cache.Request{W: x.w, R: x.r, Arrived: x.arrived, Trusted: g.opts.Clients.PeerTrusted(x.r), Way: &x.way}
 	result := g.opts.Cache.Serve(&x.ask)
-	x.cached = result.Word
+	x.cached, x.status = result.Word, result.Status
 	x.queue = result.Seat.Outcome
 	if result.Err != nil {
 		x.origin.Err = result.Err
@@ -38,7 +38,6 @@ func (g *Gateway) lookUp(x *exchange) Verdict {
 	case cache.Failed:
 		return refuse(failedAs(&result), result.Status, 0)
 	case cache.Answered:
-		x.status = result.Status
 	case cache.Broken:
 		if x.r.Context().Err() != nil {
 			return abort(Reason(admission.ClientGone))
