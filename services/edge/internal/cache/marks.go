@@ -29,7 +29,7 @@ func (m *marks) set(key rfc9111.Key, until time.Time) {
 	if s.until == nil {
 		s.until = make(map[rfc9111.Key]time.Time)
 	}
-	if len(s.until) >= maxMarks {
+	if _, renewed := s.until[key]; !renewed && len(s.until) >= maxMarks {
 		for old := range s.until {
 			delete(s.until, old)
 			break

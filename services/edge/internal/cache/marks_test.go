@@ -39,3 +39,17 @@ func TestMarksAreBounded(t *testing.T) {
 	}
 	require.Equal(t, markShards*maxMarks, m.count())
 }
+
+func TestMarksThatAreRenewedPushNoneOut(t *testing.T) {
+	t.Parallel()
+	var m marks
+	now := time.Unix(1000, 0)
+	for i := range uint32(maxMarks) { // all of one shard
+		key := rfc9111.Key{}
+		binary.BigEndian.PutUint32(key[4:], i)
+		m.set(key, now.Add(time.Second))
+	}
+	require.Equal(t, maxMarks, m.count())
+	m.set(rfc9111.Key{}, now.Add(time.Minute))
+	require.Equal(t, maxMarks, m.count())
+}
