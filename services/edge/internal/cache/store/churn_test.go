@@ -66,11 +66,11 @@ func churn(t *testing.T, ts *testStore, size func(*rand.Rand) int, total int64) 
 					continue
 				}
 				if !verify(it) {
-					t.Errorf("a wrong body of %s", it.Name())
+					t.Errorf("a wrong body of %s", it.name)
 				}
 				if held = append(held, it); len(held) > 8 {
 					if !verify(held[0]) { // it may be gone for long
-						t.Errorf("a wrong body of %s, later", held[0].Name())
+						t.Errorf("a wrong body of %s, later", held[0].name)
 					}
 					held[0].Close()
 					held = held[1:]
@@ -118,6 +118,6 @@ func verify(it *Item[string]) bool {
 		return false
 	}
 	want := make([]byte, it.Size())
-	seed(want, numberOf(it.Name()))
+	seed(want, numberOf(it.name))
 	return bytes.Equal(want, b.Bytes())
 }

@@ -241,7 +241,7 @@ func TestACorruptFile(t *testing.T) {
 					if it, ok := ts.Get(keyOf(n)); ok {
 						found++
 						require.Equal(t, "head", it.Head())
-						require.Equal(t, nameOf(n), it.Name())
+						require.Equal(t, nameOf(n), it.name)
 						if _, err := it.WriteTo(io.Discard); err == nil {
 							require.True(t, verify(it))
 						}

@@ -188,7 +188,7 @@ func (ts *testStore) read(t testing.TB, n int) (head string, body []byte, ok boo
 		return "", nil, false
 	}
 	defer it.Close()
-	require.Equal(t, nameOf(n), it.Name())
+	require.Equal(t, nameOf(n), it.name)
 	return it.Head(), content(t, it), true
 }
 

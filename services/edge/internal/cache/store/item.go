@@ -47,9 +47,6 @@ type Item[H any] struct {
 // change it.
 func (it *Item[H]) Head() H { return it.head }
 
-// Name is what Put was given.
-func (it *Item[H]) Name() string { return it.name }
-
 // Size is the length of the body in bytes.
 func (it *Item[H]) Size() int64 { return it.size }
 

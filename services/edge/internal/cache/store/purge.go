@@ -155,6 +155,10 @@ func (s *Store[H]) Purge(ctx context.Context, purges ...Purge) error {
 	}
 }
 
+// Purged reports whether a purge since a generation matches a name, or may have:
+// Put refuses what was asked for then.
+func (s *Store[H]) Purged(name string, since Generation) bool { return s.purges.forbids(name, since) }
+
 // sweepPurges removes what the purges after the last sweep match. It reports
 // whether there were any.
 func (s *Store[H]) sweepPurges(v *volume) bool {
