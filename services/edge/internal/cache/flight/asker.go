@@ -21,7 +21,8 @@ type News int
 const (
 	// HeadCame means that [Asker.Head] and the body are this asker's to read.
 	HeadCame News = iota
-	// InterimCame means that [Asker.Interim] has something ahead of the head.
+	// InterimCame means that [Asker.Interim] has something ahead of the head. Only
+	// who leads is told.
 	InterimCame
 	// Refused means that the queue refused this asker, see [Asker.Seat].
 	Refused
@@ -89,7 +90,7 @@ func (a *Asker[H]) newsLocked() (News, bool) {
 		return Refused, true
 	case f.reason != nil && !(leads && f.hasHead):
 		return LetGo, true
-	case a.seen < len(f.interim):
+	case leads && a.seen < len(f.interim):
 		a.seen++
 		return InterimCame, true
 	case f.hasHead && (leads || f.shared):

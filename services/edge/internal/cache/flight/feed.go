@@ -22,8 +22,8 @@ type Feed[H any] struct {
 	flight *flight[H]
 }
 
-// Interim hands on something ahead of the head. Beyond a small number nothing
-// more is kept.
+// Interim hands on something ahead of the head, to who leads: whether the others
+// may see what comes is not known yet. Beyond a small number nothing more is kept.
 func (w *Feed[H]) Interim(h H) {
 	f := w.flight
 	f.mu.Lock()
