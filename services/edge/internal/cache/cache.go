@@ -58,7 +58,8 @@ type Cache struct {
 	metrics *metrics
 
 	uncacheable marks // resources whose responses are not stored
-	unrefreshed marks // resources that could not be validated in the background
+	unrefreshed marks // what could not be validated in the background, by the variant
+	invalid     invalidations
 
 	recorded   atomic.Int64 // bytes of bodies that recordings hold
 	refreshing sync.WaitGroup
@@ -104,6 +105,9 @@ func (c *Cache) Degraded() string { return c.store.Degraded() }
 // Purge removes what matches, see [store.Store.Purge]. It is effective for
 // requests that come after the call.
 func (c *Cache) Purge(ctx context.Context, purges ...store.Purge) error {
+	if len(purges) == 0 {
+		return nil
+	}
 	c.flights.OutdateAll()
 	return c.store.Purge(ctx, purges...)
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/ccnq/ccnq/services/edge/internal/cache/flight"
 	"github.com/ccnq/ccnq/services/edge/internal/cache/rfc9111"
-	"github.com/ccnq/ccnq/services/edge/internal/cache/store"
 	"github.com/ccnq/ccnq/services/edge/internal/proxy"
 )
 
@@ -34,7 +33,7 @@ type fetch struct {
 	r         *http.Request // as it is sent
 	stored    found         // what it validates, if that is stored
 	asks      bool          // it is conditional on what is stored
-	since     store.Generation
+	since     moment
 	requested time.Time
 	outcome   proxy.Outcome
 
@@ -61,7 +60,7 @@ func (f *fetch) run(ctx context.Context, seat flight.Seat, feed *flight.Feed[*la
 		feed.Share(land)
 		return true
 	}
-	f.since = c.store.Generation()
+	f.since = c.moment(f.q.key)
 	f.r = f.request()
 	f.q.Way.Fetch(f, f.r, seat, &f.outcome)
 	return f.end()
@@ -233,7 +232,7 @@ func (f *fetch) end() bool {
 	if f.outcome.Class != proxy.OK {
 		return false
 	}
-	if f.storing && !f.feed.Outdated() {
+	if f.storing {
 		if body, whole := f.feed.Body(); whole {
 			c.put(f.q, f.land, body, f.since)
 		}

@@ -17,7 +17,7 @@ func nameOf(res *rfc9111.Response) string {
 // choose completes a landing with the response to be stored: where its variants
 // are told apart, with the index that does and the variant that it is. It returns
 // the reason if it cannot be stored.
-func (c *Cache) choose(q *Request, land *landing, res *rfc9111.Response, since store.Generation) rfc9111.NotStored {
+func (c *Cache) choose(q *Request, land *landing, res *rfc9111.Response, since moment) rfc9111.NotStored {
 	key := store.Key(q.key)
 	var index *rfc9111.Response
 	if it, ok := c.store.Get(key); ok {
@@ -37,8 +37,10 @@ func (c *Cache) choose(q *Request, land *landing, res *rfc9111.Response, since s
 		next = rfc9111.NewIndex(res.URL, res.Vary(), rand.Uint64())
 	}
 	if next != index {
-		c.store.Put(store.Entry[*head]{
-			Key: key, Name: nameOf(res), Since: since, Head: newHead(next), Until: next.UselessAfter(),
+		c.invalid.unlessSince(q.key, since.invalidations, func() {
+			c.store.Put(store.Entry[*head]{
+				Key: key, Name: nameOf(res), Since: since.purges, Head: newHead(next), Until: next.UselessAfter(),
+			})
 		})
 	}
 	land.res = newHead(res)

@@ -55,20 +55,23 @@ func lasts(status int) bool {
 	return status < http.StatusBadRequest
 }
 
-// put stores a response whose body is complete. Where that cannot be, what had its
-// key before goes too, as it has been replaced.
-func (c *Cache) put(q *Request, land *landing, body [][]byte, since store.Generation) {
-	key := q.key
+// put stores a response whose body is complete, unless it is out of date by now.
+// Where it cannot be stored, what had its key before goes too, as it has been
+// replaced.
+func (c *Cache) put(q *Request, land *landing, body [][]byte, since moment) {
+	key := store.Key(q.key)
 	if land.index != nil {
-		key = land.variant
+		key = store.Key(land.variant)
 	}
-	stored := c.store.Put(store.Entry[*head]{
-		Key: store.Key(key), Name: nameOf(land.res.Response), Since: since, Head: land.res, Body: body,
-		Until: land.res.UselessAfter(),
+	c.invalid.unlessSince(q.key, since.invalidations, func() {
+		name := nameOf(land.res.Response)
+		stored := c.store.Put(store.Entry[*head]{
+			Key: key, Name: name, Since: since.purges, Head: land.res, Body: body, Until: land.res.UselessAfter(),
+		})
+		if !stored && !c.store.Purged(name, since.purges) { // or what is there now is newer
+			c.store.Delete(key)
+		}
 	})
-	if !stored {
-		c.store.Delete(store.Key(key))
-	}
 }
 
 // Recording stores the response to a request that goes its way alone, as it
@@ -81,7 +84,7 @@ type Recording struct {
 	f       rfc9111.Forward
 	o       *proxy.Outcome
 	reason  Alone
-	since   store.Generation
+	since   moment
 	sent    time.Time
 	began   bool
 	land    *landing // nil when nothing is stored
@@ -199,7 +202,7 @@ func (c *Cache) goOnAlone(q *Request, f *found, reason Alone) Result {
 		return result
 	}
 	result.Recording = &Recording{
-		ResponseWriter: q.W, cache: c, q: q, f: why, reason: reason, since: c.store.Generation(), sent: c.now(),
+		ResponseWriter: q.W, cache: c, q: q, f: why, reason: reason, since: c.moment(q.key), sent: c.now(),
 	}
 	result.W = result.Recording
 	return result
@@ -235,7 +238,7 @@ func (i *invalidation) WriteHeader(status int) {
 		c := i.cache
 		for _, key := range c.policy.Invalidates(i.q.R, i.q.Trusted, status, i.Header()) {
 			c.flights.Outdate(key)
-			c.store.Delete(store.Key(key))
+			c.invalid.add(key, func() { c.store.Delete(store.Key(key)) })
 			c.metrics.invalidations.Inc()
 		}
 	}

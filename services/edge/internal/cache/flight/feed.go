@@ -81,12 +81,8 @@ func (w *Feed[H]) Rename(key Key) {
 	s.flights[key] = f
 }
 
-// Outdated reports whether the resource was said to have changed since the
-// flight began: what it brings is not to be kept.
-func (w *Feed[H]) Outdated() bool {
-	f := w.flight
-	return f.outdated.Load() || f.epoch != f.table.epoch.Load()
-}
+// Cancel ends the fetch's context, for a reason that is not nil.
+func (w *Feed[H]) Cancel(cause error) { w.flight.cancel(cause) }
 
 // Expect says how long the body will be; a negative number is not known. Then a
 // small one is kept in one piece.

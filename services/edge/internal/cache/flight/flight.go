@@ -3,16 +3,14 @@ package flight
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 )
 
 // flight is one fetch, from the first asker to the last.
 type flight[H any] struct {
-	table    *Table[H]
-	primary  [16]byte
-	key      Key // guarded by the table's shard
-	epoch    uint64
-	outdated atomic.Bool
+	table   *Table[H]
+	primary [16]byte
+	key     Key // guarded by the table's shard
+	epoch   uint64
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when something new can be seen; nil while nobody waits

@@ -282,11 +282,30 @@ func TestInterim(t *testing.T) {
 			}
 			return say("page")(ctx, feed)
 		}))
+		follower := w.join(t, w.asker(bob, w.board(make(line)), say("other")))
 		for range maxInterim {
 			requireNews(t, InterimCame, a)
 			require.Equal(t, "hint", a.Interim())
 		}
 		require.Equal(t, "page", read(t, a))
+		require.Equal(t, "page", read(t, follower), "without the hints")
+		a.Leave()
+		follower.Leave()
+	})
+}
+
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, w.asker(alice, w.free, func(ctx context.Context, feed *Feed[string]) bool {
+			feed.Cancel(errNotForAll)
+			err := feed.Write(ctx, []byte("page"))
+			require.ErrorIs(t, err, errNotForAll)
+			return false
+		}))
+		requireNews(t, LetGo, a)
+		require.ErrorIs(t, a.Reason(), ErrBroken)
 		a.Leave()
 	})
 }
@@ -315,10 +334,8 @@ func TestOutdated(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				goOn := make(chan struct{})
-				outdated := false
 				before := w.join(t, w.asker(alice, w.free, func(ctx context.Context, feed *Feed[string]) bool {
 					<-goOn
-					outdated = feed.Outdated()
 					return say("before")(ctx, feed)
 				}))
 				synctest.Wait()
@@ -326,14 +343,10 @@ func TestOutdated(t *testing.T) {
 				require.True(t, w.Flying(page))
 				outdate(w)
 				require.False(t, w.Flying(page))
-				after := w.join(t, w.asker(alice, w.free, func(ctx context.Context, feed *Feed[string]) bool {
-					require.False(t, feed.Outdated())
-					return say("after")(ctx, feed)
-				}))
+				after := w.join(t, w.asker(alice, w.free, say("after")))
 				require.Equal(t, "after", read(t, after))
 				close(goOn)
 				require.Equal(t, "before", read(t, before))
-				require.True(t, outdated)
 				before.Leave()
 				after.Leave()
 			})

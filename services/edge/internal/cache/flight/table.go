@@ -114,14 +114,13 @@ func (t *Table[H]) Flying(key Key) bool {
 }
 
 // Outdate says that the resource has changed: nobody joins its flights any
-// more, and [Feed.Outdated] is true for them.
+// more.
 func (t *Table[H]) Outdate(primary [16]byte) {
 	s := t.shardOf(primary)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, f := range s.flights {
+	for key := range s.flights {
 		if key.Primary == primary {
-			f.outdated.Store(true)
 			delete(s.flights, key)
 		}
 	}
