@@ -18,7 +18,7 @@ const (
 	// storable. Each such response renews it.
 	uncacheableFor = 30 * time.Second
 	// maxDiscard is how much of a body that nobody wants is read, so that the
-	// connection to the origin can be used again.
+	// connection to the origin can be used again. A longer one is cut off.
 	maxDiscard = 256 << 10
 )
 
@@ -134,7 +134,7 @@ func (f *fetch) fail(status int) {
 	if f.stored.item != nil {
 		f.cache.metrics.revalidations.failed.Inc()
 	}
-	f.feed.Fail(&originFailure{status: status, class: f.outcome.Class, err: f.outcome.Err})
+	f.feed.Fail(&originFailure{status: status, class: f.outcome.Class, err: f.outcome.Err, stored: f.stored})
 }
 
 // confirmed takes a 304 for what is stored (RFC 9111 section 4.3.4).
@@ -197,6 +197,7 @@ func (f *fetch) Write(p []byte) (int, error) {
 	}
 	if f.discard >= 0 {
 		if f.discard += int64(len(p)); f.discard > maxDiscard {
+			f.feed.Cancel(errUnwanted)
 			return 0, errUnwanted
 		}
 		return len(p), nil

@@ -50,6 +50,8 @@ type site struct {
 	queue atomic.Pointer[func(ctx context.Context, r *http.Request, patience bool) flight.Seat]
 	// offset is added to the time.
 	offset atomic.Int64
+	// ended is told how a shared fetch at the origin ended; nil is nobody.
+	ended atomic.Pointer[func(*proxy.Outcome)]
 	// places are taken in the queue.
 	places atomic.Int64
 
@@ -204,6 +206,9 @@ func (w *road) Fetch(to http.ResponseWriter, r *http.Request, _ flight.Seat, o *
 	defer func() {
 		if p := recover(); p != nil && p != http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
 			panic(p)
+		}
+		if tell := w.site.ended.Load(); tell != nil {
+			(*tell)(o)
 		}
 	}()
 	w.site.proxy.Serve(to, r, o)

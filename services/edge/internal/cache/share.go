@@ -17,9 +17,10 @@ import (
 const (
 	// maxJoins is how many flights a request joins before it goes on alone.
 	maxJoins = 3
-	// retryAfterRefusal is how long a resource is not validated in the background
-	// after the queue had no place for it.
-	retryAfterRefusal = time.Second
+	// retryAfterFailure is how long a stored response is not validated in the
+	// background after the queue had no place for it, or the origin no answer that
+	// can be stored.
+	retryAfterFailure = time.Second
 )
 
 // asker makes the part of a request in a flight.
@@ -75,6 +76,9 @@ func (c *Cache) ride(q *Request, f *found, a *flight.Asker[*landing], key *fligh
 				*key = land.keyFor(q)
 				return Result{}, true
 			}
+			if land.hit && !a.Leads() && land.res.Decide(q.directives, c.now()) != rfc9111.Fresh {
+				return c.goOnAlone(q, f, AloneAfterAll), false // it was fresh enough for the leader
+			}
 			return c.deliver(q, f, a, land)
 		}
 	}
@@ -107,6 +111,7 @@ type originFailure struct {
 	status int // what a client is told: 502, 504, or the origin's own 5xx
 	class  proxy.Class
 	err    error
+	stored found // what the fetch would have validated, for the leader
 }
 
 // Error says what happened.
@@ -125,9 +130,13 @@ func (c *Cache) letGo(q *Request, f *found, a *flight.Asker[*landing]) (Result, 
 	var failure *originFailure
 	switch {
 	case errors.As(reason, &failure):
-		now := c.now()
-		if q.mayBeStale() && f.item != nil && f.res.UsableOnError(now) {
-			if result, ok := c.answer(q, f, f.res, Stale, rfc9111.CacheStatus{TTL: f.res.FreshFor(now)}, now); ok {
+		now, stored := c.now(), *f
+		if a.Leads() && failure.stored.item != nil { // maybe it came while the leader waited for its turn
+			stored = failure.stored
+		}
+		stored.shared = true
+		if q.mayBeStale() && stored.item != nil && stored.res.UsableOnError(now) {
+			if result, ok := c.answer(q, &stored, stored.res, Stale, rfc9111.CacheStatus{TTL: stored.res.FreshFor(now)}, now); ok {
 				result.Err = failure
 				return result, false
 			}
@@ -241,8 +250,8 @@ func writeInterim(w http.ResponseWriter, land *landing) {
 // refresh validates what is stored in the background, in the client's group and
 // without waiting for a place.
 func (c *Cache) refresh(q *Request, f *found) {
-	key := q.flightKey(f)
-	if c.unrefreshed.has(q.key, q.Arrived) || c.flights.Flying(key) {
+	key, stored := q.flightKey(f), rfc9111.Key(f.key)
+	if c.unrefreshed.has(stored, q.Arrived) || c.flights.Flying(key) {
 		return
 	}
 	q.lent = true
@@ -264,8 +273,11 @@ func (c *Cache) refresh(q *Request, f *found) {
 			if err == nil && news == flight.InterimCame {
 				continue
 			}
-			if news == flight.Refused || news == flight.LetGo {
-				c.unrefreshed.set(copied.key, c.now().Add(retryAfterRefusal))
+			if err != nil {
+				return
+			}
+			if news != flight.HeadCame || a.Head().res == nil {
+				c.unrefreshed.set(stored, c.now().Add(retryAfterFailure))
 			}
 			if news == flight.Refused {
 				c.metrics.revalidations.refused.Inc()

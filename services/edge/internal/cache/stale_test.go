@@ -107,7 +107,7 @@ func TestStaleWhileRevalidate(t *testing.T) {
 	s.idle()
 	require.Empty(t, patient, "nor is it tried again at once")
 
-	s.pass(2 * retryAfterRefusal)
+	s.pass(2 * retryAfterFailure)
 	s.admit(func(context.Context, *http.Request, bool) flight.Seat { return s.seat() })
 	require.Equal(t, "one", s.get("/a").is(t, "HIT", "hit; ttl=-").body)
 	s.idle()
