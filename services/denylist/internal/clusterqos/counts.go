@@ -99,8 +99,13 @@ func (c *counts) sight(number int64, unique wire.QoSCounts) {
 	default:
 		return
 	}
-	for _, u := range unique {
-		w.UniqueIPs[u.Key] = max(w.UniqueIPs[u.Key], float64(u.N))
+	for i := range unique {
+		key := unique[i].Key
+		n, ok := w.UniqueIPs[key]
+		if !ok {
+			key = strings.Clone(key) // not a part of the message
+		}
+		w.UniqueIPs[key] = max(n, float64(unique[i].N))
 	}
 }
 
@@ -116,7 +121,7 @@ func sum(into map[string]float64, hits wire.QoSCounts) {
 }
 
 // trim keeps the most active keys of a window, once there are twice as many as are
-// to be kept.
+// to be kept, and of both windows the addresses seen in subnets that have hits.
 func (c *counts) trim(w *qos.ClusterCounts) {
 	keep := c.limits.MaxTrackedActors
 	for _, m := range []map[string]float64{w.IPs, w.Subnets, w.Hosts} {
@@ -124,9 +129,15 @@ func (c *counts) trim(w *qos.ClusterCounts) {
 			trimTo(m, keep)
 		}
 	}
-	if len(w.UniqueIPs) > 2*keep {
+	// What was seen in one window may decide about hits of the other.
+	for _, w := range []*qos.ClusterCounts{c.current, c.previous} {
+		if len(w.UniqueIPs) <= 4*keep {
+			continue
+		}
 		for key := range w.UniqueIPs {
-			if _, ok := w.Subnets[key]; !ok {
+			_, now := c.current.Subnets[key]
+			_, before := c.previous.Subnets[key]
+			if !now && !before {
 				delete(w.UniqueIPs, key)
 			}
 		}

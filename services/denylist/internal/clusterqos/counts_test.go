@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -106,9 +107,10 @@ func TestCountsAreBounded(t *testing.T) {
 		h.IPs = wire.QoSCounts{{Key: ip(i), N: int64(1 + i%500)}}
 		h.Subnets, h.Hosts, h.UniqueIPs = h.IPs, h.IPs, h.IPs
 		c.add("a", begin, h)
-		for _, m := range []map[string]float64{c.current.IPs, c.current.Subnets, c.current.Hosts, c.current.UniqueIPs} {
+		for _, m := range []map[string]float64{c.current.IPs, c.current.Subnets, c.current.Hosts} {
 			require.LessOrEqual(t, len(m), 2*limits.MaxTrackedActors)
 		}
+		require.LessOrEqual(t, len(c.current.UniqueIPs), 4*limits.MaxTrackedActors)
 	}
 	require.Contains(t, c.current.IPs, ip(499), "the most active stay")
 	require.Contains(t, c.current.IPs, ip(998))
@@ -122,6 +124,39 @@ func TestCountsAreBounded(t *testing.T) {
 	}
 	require.Contains(t, c.sources, source{"a", fmt.Sprint(2*maxSources - 1)})
 	require.NotContains(t, c.sources, source{"a", "0"}, "the most silent one is forgotten")
+}
+
+// TestLateAddressesAreBounded: addresses that were seen in the window before the hits
+// they come with are bounded too, and those of subnets with hits stay.
+func TestLateAddressesAreBounded(t *testing.T) {
+	t.Parallel()
+	limits := limited()
+	c := newCounts(limits)
+	for i := range 1_000 {
+		subnet := fmt.Sprintf("10.%d.%d.0", i/256, i%256)
+		h := &wire.QoSHits{Source: "s", Seq: uint64(i + 1), UniqueWindowsAgo: 1, UniqueIPs: wire.QoSCounts{{Key: subnet, N: 2}}}
+		if i == 0 {
+			h.Subnets = wire.QoSCounts{{Key: subnet, N: 20}}
+		}
+		c.add("a", begin, h)
+		require.LessOrEqual(t, len(c.previous.UniqueIPs), 4*limits.MaxTrackedActors)
+	}
+	require.Equal(t, []string{"10.0.0.0"}, c.lists(begin).Subnets)
+}
+
+// TestCountsDoNotHoldMessages: a key that is kept keeps no message in memory.
+func TestCountsDoNotHoldMessages(t *testing.T) {
+	t.Parallel()
+	c := newCounts(limited())
+	keys := func() wire.QoSCounts { return wire.QoSCounts{{Key: "203.0.113.0", N: 1}} }
+	h := &wire.QoSHits{Source: "s", Seq: 1, IPs: keys(), Subnets: keys(), Hosts: keys(), UniqueIPs: keys()}
+	c.add("a", begin, h)
+	for _, m := range []map[string]float64{c.current.IPs, c.current.Subnets, c.current.Hosts, c.current.UniqueIPs} {
+		require.Len(t, m, 1)
+		for key := range m {
+			require.NotSame(t, unsafe.StringData(h.IPs[0].Key), unsafe.StringData(key)) //nolint:gosec // compared only
+		}
+	}
 }
 
 func TestTrimKeepsTheSameEverywhere(t *testing.T) {

@@ -21,5 +21,7 @@
 //
 // While NATS or the denylist service is away, the lists stay in force that were heard
 // last, and this edge's own limits go on. Hits of that time are kept by package qos,
-// within its bound. After a reconnection the lists are read from the stream.
+// within its bound. After a reconnection the lists are read from the stream; where that
+// fails it is tried again, less and less often down to every eight seconds, and said
+// once.
 package qoscluster

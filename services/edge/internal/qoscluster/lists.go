@@ -21,8 +21,9 @@ const (
 	readTimeout = 5 * time.Second
 	// pageMessages is how many messages are read at once.
 	pageMessages = 256
-	// A reading that failed is repeated after so long.
-	readPause = 250 * time.Millisecond
+	// A reading that failed is repeated after the first pause, then after twice as
+	// long, and so on up to the longest, when it is also said.
+	firstPause, longestPause = 250 * time.Millisecond, 8 * time.Second
 	// maxBytes bounds the pieces that are kept while the mark is not there.
 	maxBytes = 128 << 20
 	// refusedEvery is the time between two log lines about refused messages.
@@ -34,10 +35,15 @@ type lists struct {
 	apply func(*qos.Blocklists)
 	again chan struct{} // rung when the stream is to be read
 
+	firstPause, longestPause time.Duration
+
+	applying sync.Mutex   // held while lists are handed on
+	applied  wire.QoSMark // the newest that was handed on; of applying
+
 	mu       sync.Mutex
 	pieces   map[string]piece // by subject, the newest that came
 	bytes    int
-	mark     wire.QoSMark // of the lists in force
+	mark     wire.QoSMark // of the newest lists that are whole
 	markedAt time.Time    // when any mark was heard
 	refused  time.Time
 }
@@ -115,18 +121,27 @@ func (s *Store) follow(ctx context.Context, watch *bus.Watch) {
 }
 
 // read reads the stream, until that succeeds or the connection is gone: then it will
-// be asked for again.
+// be asked for again. A mark whose pieces were missed is a reason to try at once.
 func (s *Store) read(ctx context.Context) {
+	pause, said := s.lists.firstPause, false
 	for s.opts.Conn.Connected() && ctx.Err() == nil {
-		if s.readPages(ctx) == nil {
+		err := s.readPages(ctx)
+		if err == nil || ctx.Err() != nil {
 			return
 		}
-		timer := time.NewTimer(readPause)
+		if pause >= s.lists.longestPause && !said {
+			said = true
+			s.opts.Logger.Warn("the blocklists of the load-aware limits cannot be read from the stream: "+
+				"those heard last are in force", "stream", wire.StreamQoSLists, "error", err)
+		}
+		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
+		case <-s.lists.again:
 		case <-ctx.Done():
-			timer.Stop()
 		}
+		timer.Stop()
+		pause = min(2*pause, s.lists.longestPause)
 	}
 }
 
@@ -195,21 +210,40 @@ func (p piece) mark() wire.QoSMark { return wire.QoSMark{Term: p.Term, Version: 
 // take puts the lists of a mark in force, unless they are old. It reports false if
 // pieces of them are missing.
 func (s *Store) take(mark wire.QoSMark) bool {
+	whole, complete := s.assemble(mark)
+	if whole == nil {
+		return complete
+	}
+	// Making tables of long lists takes a while, for which nobody else waits but who
+	// has newer ones. Those may have come first.
+	l := &s.lists
+	l.applying.Lock()
+	defer l.applying.Unlock()
+	if mark.Newer(l.applied) {
+		l.applied = mark
+		l.apply(whole)
+	}
+	return true
+}
+
+// assemble joins the pieces of a mark, nil if it is old or pieces are missing; in the
+// latter case it reports false.
+func (s *Store) assemble(mark wire.QoSMark) (_ *qos.Blocklists, complete bool) {
 	l := &s.lists
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mark.Newer(mark) {
-		return true
+		return nil, true
 	}
 	l.markedAt = time.Now()
 	if !mark.Newer(l.mark) {
-		return true
+		return nil, true
 	}
 	whole := new(qos.Blocklists)
 	for i := range mark.Pieces {
 		p, ok := l.pieces[wire.QoSPieceSubject(i)]
 		if !ok || p.Term != mark.Term || p.Version != mark.Version {
-			return false
+			return nil, false
 		}
 		whole.IPs = append(whole.IPs, p.IPs...)
 		whole.Subnets = append(whole.Subnets, p.Subnets...)
@@ -218,8 +252,7 @@ func (s *Store) take(mark wire.QoSMark) bool {
 	l.mark = mark
 	clear(l.pieces)
 	l.bytes = 0
-	l.apply(whole)
-	return true
+	return whole, true
 }
 
 // refuse logs a message that is not valid, one in ten seconds.

@@ -48,7 +48,7 @@ type Store struct {
 func New(opts Options) *Store {
 	return &Store{
 		opts: opts, subject: wire.EdgeSubject(wire.SubjectQoSHits, opts.EdgeID), source: rand.Text(), stop: func() {},
-		lists: lists{again: make(chan struct{}, 1)},
+		lists: lists{again: make(chan struct{}, 1), firstPause: firstPause, longestPause: longestPause},
 	}
 }
 

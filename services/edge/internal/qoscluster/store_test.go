@@ -204,9 +204,14 @@ func (h *heard) len() int {
 
 func (b *broker) put(subject string, m wire.Message) {
 	b.t.Helper()
+	require.NoError(b.t, bus.PublishAcked(b.t.Context(), b.conn, subject, encoded(b.t, m), ""))
+}
+
+func encoded(t *testing.T, m wire.Message) []byte {
+	t.Helper()
 	data, err := json.Marshal(m)
-	require.NoError(b.t, err)
-	require.NoError(b.t, bus.PublishAcked(b.t.Context(), b.conn, subject, data, ""))
+	require.NoError(t, err)
+	return data
 }
 
 // write publishes lists of one address in each piece.
