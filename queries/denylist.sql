@@ -1,12 +1,15 @@
 -- name: Enter :exec
 -- Begins a transaction of the service: what it does (ccnq.writer), whether a
 -- lift forgives, and the time to act at, empty for the clock of the database.
--- Without seqscan, tables are read by index: a batch has too many keys for the
--- planner to see that this is faster.
+-- Without scans, tables are read by index, key by key: a batch has too many keys
+-- for the planner to see that this is faster, and statistics know nothing yet of
+-- a day that has just begun. A generic plan takes an array for ten keys.
 SELECT set_config('ccnq.writer', @writer::text, true),
        set_config('ccnq.forgive', @forgive::text, true),
        set_config('ccnq.now', @now::text, true),
-       set_config('enable_seqscan', @seqscan::text, true);
+       set_config('enable_seqscan', @scan::text, true),
+       set_config('enable_bitmapscan', @scan::text, true),
+       set_config('plan_cache_mode', CASE @scan::text WHEN 'on' THEN 'auto' ELSE 'force_generic_plan' END, true);
 
 -- name: Now :one
 SELECT denylist_now()::timestamptz;
@@ -50,33 +53,39 @@ ON CONFLICT (outbox_id) DO UPDATE SET last_seq = excluded.last_seq, seen = exclu
 
 -- name: Quarantine :exec
 INSERT INTO event_quarantine (created, seq, subject, why, payload, at)
-VALUES (@created, @seq, @subject, @why, @payload, @at)
+SELECT @created::timestamptz, unnest(@seqs::bigint[]), unnest(@subjects::text[]), unnest(@whys::text[]),
+       unnest(@payloads::bytea[]), unnest(@ats::timestamptz[])
 ON CONFLICT DO NOTHING;
 
 -- name: DenialDays :many
 -- What a batch needs of its addresses: the days that it counts, and the
--- exceeded ones in their windows.
-SELECT ip, day, count, ip_group
-FROM ip_denial_count
-WHERE ip = ANY (@ips::text[])
-  AND day BETWEEN @first::date AND @last::date
-  AND (day >= @counted::date OR count >= @threshold::bigint);
+-- exceeded ones in their windows. Place is that of the address, from 1. OFFSET
+-- makes the planner look for one address after the other, and only the primary
+-- key fits a comparison of rows: by the index on the day it would read all that
+-- was counted on it.
+SELECT n.place::integer AS place, d.day, d.count, d.ip_group
+FROM (SELECT unnest(@ips::text[]) AS ip, generate_subscripts(@ips::text[], 1) AS place) AS n,
+     LATERAL (SELECT c.day, c.count, c.ip_group FROM ip_denial_count c
+              WHERE c.ip = n.ip AND (c.ip, c.day) >= (n.ip, @first::date) AND (c.ip, c.day) <= (n.ip, @last::date)
+                AND (c.day >= @counted::date OR c.count >= @threshold::bigint)
+              OFFSET 0) AS d;
 
 -- name: RangeAddresses :many
--- How many addresses of a range have a count for a day, up to a limit.
-SELECT (SELECT count(*) FROM (
+-- How many addresses of a range have a count for a day, up to a limit. Place is
+-- that of the range and the day, from 1.
+SELECT r.place::integer AS place,
+       (SELECT count(*) FROM (
             SELECT FROM ip_denial_count c WHERE c.day = r.day AND c.ip_group = r.ip_group LIMIT @most::integer
         ) AS few)::integer AS addresses
-FROM (SELECT unnest(@groups::text[]) AS ip_group, unnest(@days::date[]) AS day) AS r;
+FROM (SELECT unnest(@groups::text[]) AS ip_group, unnest(@days::date[]) AS day,
+             generate_subscripts(@groups::text[], 1) AS place) AS r;
 
--- name: InsertCounts :exec
--- The samples of a row are lines of one text.
+-- name: InsertCounts :copyfrom
 INSERT INTO ip_denial_count (ip, ip_group, day, count, first_seq, last_seq, samples)
-SELECT unnest(@ips::text[]), unnest(@groups::text[]), unnest(@days::date[]), unnest(@counts::bigint[]),
-       unnest(@first_seqs::bigint[]), unnest(@last_seqs::bigint[]),
-       string_to_array(unnest(@samples::text[]), E'\n');
+VALUES (@ip, @ip_group, @day, @count, @first_seq, @last_seq, @samples);
 
 -- name: AddToCounts :execrows
+-- The samples of a row are lines of one text.
 UPDATE ip_denial_count AS c
 SET count = c.count + n.count, last_seq = n.last_seq,
     samples = CASE WHEN n.samples = '' THEN c.samples
@@ -247,8 +256,11 @@ SELECT unnest(@ids::text[]), unnest(@seqs::bigint[]), unnest(@seens::timestamptz
 ON CONFLICT (outbox_id) DO UPDATE SET last_seq = excluded.last_seq, seen = excluded.seen;
 
 -- name: RebuildDays :many
-SELECT ip, day, count, ip_group FROM rebuild_denial_count
-WHERE ip = ANY (@ips::text[]) AND day BETWEEN @first::date AND @last::date;
+SELECT n.place::integer AS place, d.day, d.count, d.ip_group
+FROM (SELECT unnest(@ips::text[]) AS ip, generate_subscripts(@ips::text[], 1) AS place) AS n,
+     LATERAL (SELECT c.day, c.count, c.ip_group FROM rebuild_denial_count c
+              WHERE c.ip = n.ip AND (c.ip, c.day) >= (n.ip, @first::date) AND (c.ip, c.day) <= (n.ip, @last::date)
+              OFFSET 0) AS d;
 
 -- name: RebuildCountDenials :exec
 INSERT INTO rebuild_denial_count AS c (ip, ip_group, day, count, first_seq, last_seq, samples)

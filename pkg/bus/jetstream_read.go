@@ -116,7 +116,9 @@ func (r *Reader) Next(ctx context.Context, wait time.Duration) ([]StreamMessage,
 	defer until.Stop()
 	silence := time.NewTimer(readerSilence)
 	defer silence.Stop()
-	for len(out) == 0 || len(out) < readerBatch && r.open > 0 && r.pending > 0 {
+	// Pending is of the time when a message was sent; what has come since then is
+	// here without more waiting.
+	for len(out) == 0 || len(out) < readerBatch && r.open > 0 && (r.pending > 0 || len(r.messages) > 0) {
 		if r.open == 0 {
 			if err := r.ask(); err != nil {
 				return nil, r.fail(err)

@@ -81,6 +81,27 @@ func TestReader(t *testing.T) {
 	}
 }
 
+// TestReaderTakesWhatHasCome lets messages come one by one while nobody reads:
+// the next look gives all of them, although each was the last of the stream when
+// it was sent.
+func TestReaderTakesWhatHasCome(t *testing.T) {
+	t.Parallel()
+	c := streams(t)
+	ensure(t, c, spec)
+	r := open(t, c, 1)
+	messages, err := r.Next(deadline(t), time.Nanosecond)
+	require.NoError(t, err)
+	require.Empty(t, messages, "it has asked")
+	const n = 20
+	for range n {
+		require.NoError(t, PublishAcked(deadline(t), c.Conn, "s.new", []byte("new"), ""))
+	}
+	require.Eventually(t, func() bool { return len(r.messages) >= n }, 10*time.Second, time.Millisecond)
+	messages, err = r.Next(deadline(t), time.Minute)
+	require.NoError(t, err)
+	require.Len(t, messages, n)
+}
+
 func TestReaderOfLargeMessages(t *testing.T) {
 	t.Parallel()
 	c := streams(t)

@@ -59,7 +59,8 @@ const (
 // DenialReason is why requests were refused.
 type DenialReason string
 
-// The reasons. QoSCounted is QoS at an edge that is told to make it count.
+// The reasons. DeniedByQoSCounted is DeniedByQoS at an edge that is told to make
+// it count (CCNQ_QOS_FEEDS_DENYLIST).
 const (
 	DeniedQueueFull    DenialReason = "queue-full"
 	DeniedQueueTimeout DenialReason = "queue-timeout"

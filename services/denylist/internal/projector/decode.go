@@ -9,7 +9,9 @@ import (
 	"github.com/ccnq/ccnq/services/denylist/internal/store"
 )
 
-// deniedSubjects are those of the events that count.
+// deniedSubjects are those of the events that count: the reasons of the queue,
+// and qos-counted, which an edge uses for its load-aware limits only when
+// CCNQ_QOS_FEEDS_DENYLIST tells it to.
 var deniedSubjects = []string{
 	fmt.Sprintf(wire.SubjectDenied, wire.DeniedQueueFull, "*"),
 	fmt.Sprintf(wire.SubjectDenied, wire.DeniedQueueTimeout, "*"),

@@ -10,7 +10,9 @@
 // point.
 //
 // A message that cannot be understood is kept aside in the same transaction. So
-// is one that the store refuses for its content, once it has been tried alone.
+// is one that the store refuses for its content, once it has been tried alone:
+// batches become smaller until it is found. They also become smaller when the
+// store has not the time or the room for one, not when it cannot be reached.
 //
 // # Another stream
 //

@@ -57,13 +57,14 @@ type Projector struct {
 	opts    Options
 	metrics *metrics
 	limit   int // messages in the next batch
+	aside   asideLog
 	asked   atomic.Bool
 	failure atomic.Pointer[error] // why nothing is applied now
 }
 
 // New returns a projector that does nothing yet.
 func New(opts Options) *Projector {
-	return &Projector{opts: opts, metrics: newMetrics(opts.Registry), limit: maxMessages}
+	return &Projector{opts: opts, metrics: newMetrics(opts.Registry), limit: maxMessages, aside: asideLog{logger: opts.Logger}}
 }
 
 // Err returns why events are not applied now, or nil.
@@ -83,6 +84,7 @@ func (p *Projector) Rebuild() bool { return p.asked.CompareAndSwap(false, true) 
 func (p *Projector) Run(ctx context.Context, epoch int64, begun func()) {
 	defer func() {
 		p.fail(nil)
+		p.aside.flush()
 		p.asked.Store(false) // whoever leads next has not been asked
 	}()
 	delay := minRetry
@@ -177,8 +179,9 @@ func (p *Projector) follow(ctx context.Context, epoch int64, begun func()) (appl
 			}
 			applied = true
 			at.Seq = page.messages[n-1].Sequence
-			page.messages = page.messages[n:]
+			page.drop(n)
 		}
+		p.aside.tell()
 		p.metrics.lag.Set(float64(page.behind))
 		if page.err != nil {
 			return applied, page.err
@@ -187,22 +190,19 @@ func (p *Projector) follow(ctx context.Context, epoch int64, begun func()) (appl
 	return applied, ctx.Err()
 }
 
-// apply applies the first messages of a page, and returns how many. After a
-// failure the next attempt is about half as many, so that one message that the
-// store cannot take is found.
+// apply applies the first messages of a page, and returns how many. If there
+// was too much in them, or one that the store cannot take, the next attempt is
+// about half as many, until that one is found.
 func (p *Projector) apply(ctx context.Context, epoch int64, at store.Checkpoint, page *page) (int, error) {
 	n := min(len(page.messages), p.limit)
-	b := page.batch
-	if n < page.whole {
-		b = batch(page.messages[:n], at)
-	}
+	b := page.first(n)
 	result, err := p.opts.Store.Apply(ctx, epoch, at, b)
 	if err != nil && n == 1 && isContent(err) {
 		b = store.Batch{Next: b.Next, Quarantined: []store.Quarantined{aside(page.messages[0], err)}}
 		result, err = p.opts.Store.Apply(ctx, epoch, at, b)
 	}
 	if err != nil {
-		if !errors.Is(err, store.ErrNotLeader) && !errors.Is(err, store.ErrCheckpoint) && ctx.Err() == nil {
+		if ctx.Err() == nil && (isContent(err) || isTooMuch(err)) {
 			p.limit = max(1, n/2)
 		}
 		return 0, err
@@ -212,44 +212,8 @@ func (p *Projector) apply(ctx context.Context, epoch int64, at store.Checkpoint,
 	if result.Changes > 0 {
 		p.opts.Changed()
 	}
-	for _, q := range b.Quarantined {
-		p.opts.Logger.Warn("event moved aside", "seq", q.Seq, "subject", q.Subject, "why", q.Why)
-	}
+	p.aside.add(b.Quarantined)
 	return n, nil
-}
-
-// page is what one read of the stream gave: possibly nothing.
-type page struct {
-	messages []bus.StreamMessage
-	batch    store.Batch // all of them, decoded
-	whole    int         // how many these are
-	behind   uint64      // messages in the stream behind these
-	err      error       // why nothing comes after it
-}
-
-// read reads and decodes the stream, one page ahead of whoever applies it, until
-// ctx ends or the reader fails.
-func read(ctx context.Context, reader *bus.Reader, at store.Checkpoint) <-chan page {
-	pages := make(chan page)
-	go func() {
-		defer close(pages)
-		for {
-			messages, err := reader.Next(ctx, waitNew)
-			next := page{messages: messages, whole: len(messages), behind: reader.Pending(), err: err}
-			if len(messages) > 0 {
-				next.batch = batch(messages, at)
-			}
-			select {
-			case pages <- next:
-			case <-ctx.Done():
-				return
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	return pages
 }
 
 // isContent reports whether a store refused a batch for what is in it (the
@@ -257,6 +221,14 @@ func read(ctx context.Context, reader *bus.Reader, at store.Checkpoint) <-chan p
 func isContent(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "23") || strings.HasPrefix(pg.Code, "54"))
+}
+
+// isTooMuch reports whether a store had not the time or the room for a batch (a
+// cancelled statement, and the class 53 of SQLSTATE), so that a smaller one may
+// pass. A database that cannot be reached is no reason for smaller ones.
+func isTooMuch(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (pg.Code == "57014" || strings.HasPrefix(pg.Code, "53"))
 }
 
 // reset begins at the start of another stream.

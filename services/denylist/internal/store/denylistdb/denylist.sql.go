@@ -28,6 +28,7 @@ type AddToCountsParams struct {
 	Samples  []string
 }
 
+// The samples of a row are lines of one text.
 func (q *Queries) AddToCounts(ctx context.Context, db DBTX, arg AddToCountsParams) (int64, error) {
 	result, err := db.Exec(ctx, addToCounts,
 		arg.Ips,
@@ -168,11 +169,12 @@ func (q *Queries) DaysOfRange(ctx context.Context, db DBTX, arg DaysOfRangeParam
 }
 
 const denialDays = `-- name: DenialDays :many
-SELECT ip, day, count, ip_group
-FROM ip_denial_count
-WHERE ip = ANY ($1::text[])
-  AND day BETWEEN $2::date AND $3::date
-  AND (day >= $4::date OR count >= $5::bigint)
+SELECT n.place::integer AS place, d.day, d.count, d.ip_group
+FROM (SELECT unnest($1::text[]) AS ip, generate_subscripts($1::text[], 1) AS place) AS n,
+     LATERAL (SELECT c.day, c.count, c.ip_group FROM ip_denial_count c
+              WHERE c.ip = n.ip AND (c.ip, c.day) >= (n.ip, $2::date) AND (c.ip, c.day) <= (n.ip, $3::date)
+                AND (c.day >= $4::date OR c.count >= $5::bigint)
+              OFFSET 0) AS d
 `
 
 type DenialDaysParams struct {
@@ -184,14 +186,17 @@ type DenialDaysParams struct {
 }
 
 type DenialDaysRow struct {
-	Ip      string
+	Place   int32
 	Day     time.Time
 	Count   int64
 	IpGroup string
 }
 
 // What a batch needs of its addresses: the days that it counts, and the
-// exceeded ones in their windows.
+// exceeded ones in their windows. Place is that of the address, from 1. OFFSET
+// makes the planner look for one address after the other, and only the primary
+// key fits a comparison of rows: by the index on the day it would read all that
+// was counted on it.
 func (q *Queries) DenialDays(ctx context.Context, db DBTX, arg DenialDaysParams) ([]DenialDaysRow, error) {
 	rows, err := db.Query(ctx, denialDays,
 		arg.Ips,
@@ -208,7 +213,7 @@ func (q *Queries) DenialDays(ctx context.Context, db DBTX, arg DenialDaysParams)
 	for rows.Next() {
 		var i DenialDaysRow
 		if err := rows.Scan(
-			&i.Ip,
+			&i.Place,
 			&i.Day,
 			&i.Count,
 			&i.IpGroup,
@@ -227,26 +232,29 @@ const enter = `-- name: Enter :exec
 SELECT set_config('ccnq.writer', $1::text, true),
        set_config('ccnq.forgive', $2::text, true),
        set_config('ccnq.now', $3::text, true),
-       set_config('enable_seqscan', $4::text, true)
+       set_config('enable_seqscan', $4::text, true),
+       set_config('enable_bitmapscan', $4::text, true),
+       set_config('plan_cache_mode', CASE $4::text WHEN 'on' THEN 'auto' ELSE 'force_generic_plan' END, true)
 `
 
 type EnterParams struct {
 	Writer  string
 	Forgive string
 	Now     string
-	Seqscan string
+	Scan    string
 }
 
 // Begins a transaction of the service: what it does (ccnq.writer), whether a
 // lift forgives, and the time to act at, empty for the clock of the database.
-// Without seqscan, tables are read by index: a batch has too many keys for the
-// planner to see that this is faster.
+// Without scans, tables are read by index, key by key: a batch has too many keys
+// for the planner to see that this is faster, and statistics know nothing yet of
+// a day that has just begun. A generic plan takes an array for ten keys.
 func (q *Queries) Enter(ctx context.Context, db DBTX, arg EnterParams) error {
 	_, err := db.Exec(ctx, enter,
 		arg.Writer,
 		arg.Forgive,
 		arg.Now,
-		arg.Seqscan,
+		arg.Scan,
 	)
 	return err
 }
@@ -333,35 +341,14 @@ func (q *Queries) IPBlocks(ctx context.Context, db DBTX, targets []string) ([]IP
 	return items, nil
 }
 
-const insertCounts = `-- name: InsertCounts :exec
-INSERT INTO ip_denial_count (ip, ip_group, day, count, first_seq, last_seq, samples)
-SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::date[]), unnest($4::bigint[]),
-       unnest($5::bigint[]), unnest($6::bigint[]),
-       string_to_array(unnest($7::text[]), E'\n')
-`
-
 type InsertCountsParams struct {
-	Ips       []string
-	Groups    []string
-	Days      []time.Time
-	Counts    []int64
-	FirstSeqs []int64
-	LastSeqs  []int64
-	Samples   []string
-}
-
-// The samples of a row are lines of one text.
-func (q *Queries) InsertCounts(ctx context.Context, db DBTX, arg InsertCountsParams) error {
-	_, err := db.Exec(ctx, insertCounts,
-		arg.Ips,
-		arg.Groups,
-		arg.Days,
-		arg.Counts,
-		arg.FirstSeqs,
-		arg.LastSeqs,
-		arg.Samples,
-	)
-	return err
+	Ip       string
+	IpGroup  string
+	Day      time.Time
+	Count    int64
+	FirstSeq int64
+	LastSeq  int64
+	Samples  []string
 }
 
 const insertIPBlocks = `-- name: InsertIPBlocks :many
@@ -889,36 +876,39 @@ func (q *Queries) PruneRangeBlocks(ctx context.Context, db DBTX, arg PruneRangeB
 
 const quarantine = `-- name: Quarantine :exec
 INSERT INTO event_quarantine (created, seq, subject, why, payload, at)
-VALUES ($1, $2, $3, $4, $5, $6)
+SELECT $1::timestamptz, unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]),
+       unnest($5::bytea[]), unnest($6::timestamptz[])
 ON CONFLICT DO NOTHING
 `
 
 type QuarantineParams struct {
-	Created time.Time
-	Seq     int64
-	Subject string
-	Why     string
-	Payload []byte
-	At      time.Time
+	Created  time.Time
+	Seqs     []int64
+	Subjects []string
+	Whys     []string
+	Payloads [][]byte
+	Ats      []time.Time
 }
 
 func (q *Queries) Quarantine(ctx context.Context, db DBTX, arg QuarantineParams) error {
 	_, err := db.Exec(ctx, quarantine,
 		arg.Created,
-		arg.Seq,
-		arg.Subject,
-		arg.Why,
-		arg.Payload,
-		arg.At,
+		arg.Seqs,
+		arg.Subjects,
+		arg.Whys,
+		arg.Payloads,
+		arg.Ats,
 	)
 	return err
 }
 
 const rangeAddresses = `-- name: RangeAddresses :many
-SELECT (SELECT count(*) FROM (
+SELECT r.place::integer AS place,
+       (SELECT count(*) FROM (
             SELECT FROM ip_denial_count c WHERE c.day = r.day AND c.ip_group = r.ip_group LIMIT $1::integer
         ) AS few)::integer AS addresses
-FROM (SELECT unnest($2::text[]) AS ip_group, unnest($3::date[]) AS day) AS r
+FROM (SELECT unnest($2::text[]) AS ip_group, unnest($3::date[]) AS day,
+             generate_subscripts($2::text[], 1) AS place) AS r
 `
 
 type RangeAddressesParams struct {
@@ -927,20 +917,26 @@ type RangeAddressesParams struct {
 	Days   []time.Time
 }
 
-// How many addresses of a range have a count for a day, up to a limit.
-func (q *Queries) RangeAddresses(ctx context.Context, db DBTX, arg RangeAddressesParams) ([]int32, error) {
+type RangeAddressesRow struct {
+	Place     int32
+	Addresses int32
+}
+
+// How many addresses of a range have a count for a day, up to a limit. Place is
+// that of the range and the day, from 1.
+func (q *Queries) RangeAddresses(ctx context.Context, db DBTX, arg RangeAddressesParams) ([]RangeAddressesRow, error) {
 	rows, err := db.Query(ctx, rangeAddresses, arg.Most, arg.Groups, arg.Days)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []int32
+	var items []RangeAddressesRow
 	for rows.Next() {
-		var addresses int32
-		if err := rows.Scan(&addresses); err != nil {
+		var i RangeAddressesRow
+		if err := rows.Scan(&i.Place, &i.Addresses); err != nil {
 			return nil, err
 		}
-		items = append(items, addresses)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -1077,8 +1073,11 @@ func (q *Queries) RebuildCounts(ctx context.Context, db DBTX) error {
 }
 
 const rebuildDays = `-- name: RebuildDays :many
-SELECT ip, day, count, ip_group FROM rebuild_denial_count
-WHERE ip = ANY ($1::text[]) AND day BETWEEN $2::date AND $3::date
+SELECT n.place::integer AS place, d.day, d.count, d.ip_group
+FROM (SELECT unnest($1::text[]) AS ip, generate_subscripts($1::text[], 1) AS place) AS n,
+     LATERAL (SELECT c.day, c.count, c.ip_group FROM rebuild_denial_count c
+              WHERE c.ip = n.ip AND (c.ip, c.day) >= (n.ip, $2::date) AND (c.ip, c.day) <= (n.ip, $3::date)
+              OFFSET 0) AS d
 `
 
 type RebuildDaysParams struct {
@@ -1088,7 +1087,7 @@ type RebuildDaysParams struct {
 }
 
 type RebuildDaysRow struct {
-	Ip      string
+	Place   int32
 	Day     time.Time
 	Count   int64
 	IpGroup string
@@ -1104,7 +1103,7 @@ func (q *Queries) RebuildDays(ctx context.Context, db DBTX, arg RebuildDaysParam
 	for rows.Next() {
 		var i RebuildDaysRow
 		if err := rows.Scan(
-			&i.Ip,
+			&i.Place,
 			&i.Day,
 			&i.Count,
 			&i.IpGroup,

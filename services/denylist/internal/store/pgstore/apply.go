@@ -78,11 +78,12 @@ func (s *Store) decide(ctx context.Context, tx pgx.Tx, b *tally.Batch) (int, err
 	if len(b.Positions) == 0 {
 		return 0, nil
 	}
-	if err := s.load(ctx, tx, b); err != nil {
+	all := addresses(b)
+	if err := s.load(ctx, tx, b, all); err != nil {
 		return 0, fmt.Errorf("read counts: %w", err)
 	}
 	due := b.Decide(s.settings)
-	if err := s.count(ctx, tx, b); err != nil {
+	if err := s.count(ctx, tx, all); err != nil {
 		return 0, fmt.Errorf("write counts: %w", err)
 	}
 	if err := s.queries.SavePositions(ctx, tx, newPositions(b)); err != nil {
@@ -111,66 +112,43 @@ func (s *Store) decide(ctx context.Context, tx pgx.Tx, b *tally.Batch) (int, err
 }
 
 // count writes the counts of a batch.
-func (s *Store) count(ctx context.Context, tx pgx.Tx, b *tally.Batch) error {
-	made, known := newRows(b)
-	if len(made.Ips) > 0 {
-		if err := s.queries.InsertCounts(ctx, tx, made); err != nil {
+func (s *Store) count(ctx context.Context, tx pgx.Tx, all []address) error {
+	made, known := newRows(all)
+	if len(made) > 0 {
+		if _, err := s.queries.InsertCounts(ctx, tx, inserts(made)); err != nil {
 			return err
 		}
 	}
-	if len(known.Ips) == 0 {
+	if len(known) == 0 {
 		return nil
 	}
+	p := columns(known)
 	n, err := s.queries.AddToCounts(ctx, tx, denylistdb.AddToCountsParams{
-		Ips: known.Ips, Days: known.Days, Counts: known.Counts, LastSeqs: known.LastSeqs, Samples: known.Samples,
+		Ips: p.Ips, Days: p.Days, Counts: p.Counts, LastSeqs: p.LastSeqs, Samples: p.Samples,
 	})
-	if err == nil && n != int64(len(known.Ips)) {
+	if err == nil && n != int64(len(known)) {
 		return errMeanwhile
 	}
 	return err
 }
 
 // load fills in what was counted before.
-func (s *Store) load(ctx context.Context, tx pgx.Tx, b *tally.Batch) error {
+func (s *Store) load(ctx context.Context, tx pgx.Tx, b *tally.Batch, all []address) error {
 	first, last, ok := b.Span()
 	if !ok {
 		return nil
 	}
-	ips, places := keys(b)
 	days, err := s.queries.DenialDays(ctx, tx, denylistdb.DenialDaysParams{
-		Ips: ips, First: first.WindowStart(s.settings).Begin(), Last: last.Begin(),
+		Ips: texts(all), First: first.WindowStart(s.settings).Begin(), Last: last.Begin(),
 		Counted: first.Begin(), Threshold: int64(s.settings.DailyThreshold),
 	})
 	if err != nil {
 		return err
 	}
-	for _, d := range days {
-		if err := setDay(places[d.Ip], d); err != nil {
-			return err
-		}
+	if err := setDays(all, days); err != nil {
+		return err
 	}
 	return s.loadRanges(ctx, tx, b.Ranges())
-}
-
-// keys are the addresses of a batch as they stand in the tables.
-func keys(b *tally.Batch) (ips []string, places map[string]*tally.Address) {
-	ips = make([]string, len(b.Addresses))
-	places = make(map[string]*tally.Address, len(b.Addresses))
-	for i := range b.Addresses {
-		ips[i] = b.Addresses[i].IP.String()
-		places[ips[i]] = &b.Addresses[i]
-	}
-	return ips, places
-}
-
-// setDay notes what was counted on a day.
-func setDay(a *tally.Address, d denylistdb.DenialDaysRow) error {
-	group, err := wire.ParseTarget(wire.ScopeRange, d.IpGroup)
-	if err != nil {
-		return fmt.Errorf("ip_group of %s: %w", d.Ip, err)
-	}
-	a.Days = append(a.Days, tally.Row{Day: tally.DayOf(d.Day), Group: group, Before: d.Count})
-	return nil
 }
 
 func (s *Store) loadRanges(ctx context.Context, tx pgx.Tx, ranges map[tally.RangeDay]*tally.Range) error {
@@ -188,8 +166,8 @@ func (s *Store) loadRanges(ctx context.Context, tx pgx.Tx, ranges map[tally.Rang
 	if err != nil {
 		return err
 	}
-	for i, n := range numbers {
-		counted[i].Addresses = int(n)
+	for _, n := range numbers {
+		counted[n.Place-1].Addresses = int(n.Addresses)
 	}
 	return nil
 }
@@ -231,14 +209,20 @@ func (s *Store) extend(ctx context.Context, tx pgx.Tx, scope wire.Scope, due []t
 
 // quarantine keeps messages that could not be understood.
 func (s *Store) quarantine(ctx context.Context, tx pgx.Tx, at store.Checkpoint, messages []store.Quarantined) error {
+	if len(messages) == 0 {
+		return nil
+	}
+	p := denylistdb.QuarantineParams{Created: at.Created}
 	for _, q := range messages {
-		err := s.queries.Quarantine(ctx, tx, denylistdb.QuarantineParams{
-			Created: at.Created, Seq: int64(q.Seq), Subject: text(q.Subject), Why: text(q.Why),
-			Payload: append([]byte{}, q.Payload[:min(len(q.Payload), store.MaxPayload)]...), At: store.Instant(q.At),
-		})
-		if err != nil {
-			return fmt.Errorf("quarantine %d: %w", q.Seq, err)
-		}
+		p.Seqs = append(p.Seqs, int64(q.Seq))
+		p.Subjects = append(p.Subjects, text(q.Subject))
+		p.Whys = append(p.Whys, text(q.Why))
+		// Never nil, which would be NULL.
+		p.Payloads = append(p.Payloads, append([]byte{}, q.Payload[:min(len(q.Payload), store.MaxPayload)]...))
+		p.Ats = append(p.Ats, store.Instant(q.At))
+	}
+	if err := s.queries.Quarantine(ctx, tx, p); err != nil {
+		return fmt.Errorf("quarantine %d messages from %d on: %w", len(messages), messages[0].Seq, err)
 	}
 	return nil
 }

@@ -44,13 +44,13 @@ func newVersions(blocks []wire.BlockChange, now time.Time) denylistdb.InsertIPBl
 	for i := range blocks {
 		changed[i] = now
 	}
-	p := columns(blocks, changed)
+	p := blockColumns(blocks, changed)
 	clear(p.Versions)
 	return p
 }
 
-// columns are blocks as the queries take them. A version of 0 draws the next.
-func columns(blocks []wire.BlockChange, changed []time.Time) denylistdb.InsertIPBlocksParams {
+// blockColumns are blocks as the queries take them. A version of 0 draws the next.
+func blockColumns(blocks []wire.BlockChange, changed []time.Time) denylistdb.InsertIPBlocksParams {
 	p := denylistdb.InsertIPBlocksParams{Changed: changed}
 	for _, b := range blocks {
 		p.Targets = append(p.Targets, b.Target)

@@ -89,7 +89,7 @@ func (s *Store) tx(ctx context.Context, name string, m mode, do func(context.Con
 
 // enter tells the transaction what it does. It may be called again within one.
 func (s *Store) enter(ctx context.Context, tx pgx.Tx, m mode) error {
-	p := denylistdb.EnterParams{Writer: string(m.writer), Seqscan: onOff(m.scan), Forgive: onOff(m.forgive)}
+	p := denylistdb.EnterParams{Writer: string(m.writer), Scan: onOff(m.scan), Forgive: onOff(m.forgive)}
 	if s.clock != nil {
 		p.Now = store.Instant(s.clock()).Format(time.RFC3339Nano)
 	}

@@ -78,24 +78,26 @@ func (s *Store) replayDenied(ctx context.Context, tx pgx.Tx, records []store.Rec
 		applied[r.OutboxID] = uint64(r.LastSeq)
 	}
 	b := tally.Collect(records, func(id string) uint64 { return applied[id] })
+	all := addresses(b)
 	if first, last, ok := b.Span(); ok {
-		ips, places := keys(b)
-		days, err := s.queries.RebuildDays(ctx, tx, denylistdb.RebuildDaysParams{
-			Ips: ips, First: first.Begin(), Last: last.Begin(),
+		rows, err := s.queries.RebuildDays(ctx, tx, denylistdb.RebuildDaysParams{
+			Ips: texts(all), First: first.Begin(), Last: last.Begin(),
 		})
 		if err != nil {
 			return err
 		}
-		for _, d := range days {
-			if err := setDay(places[d.Ip], denylistdb.DenialDaysRow(d)); err != nil {
-				return err
-			}
+		days := make([]denylistdb.DenialDaysRow, len(rows))
+		for i, r := range rows {
+			days[i] = denylistdb.DenialDaysRow(r)
+		}
+		if err := setDays(all, days); err != nil {
+			return err
 		}
 	}
 	b.Count()
-	fresh, more := newRows(b)
-	for _, rows := range []columnsOf{fresh, more} {
-		if err := s.queries.RebuildCountDenials(ctx, tx, denylistdb.RebuildCountDenialsParams(rows)); err != nil {
+	made, more := newRows(all)
+	for _, rows := range [][]row{made, more} {
+		if err := s.queries.RebuildCountDenials(ctx, tx, columns(rows)); err != nil {
 			return err
 		}
 	}
@@ -193,10 +195,10 @@ func (s *Store) restore(ctx context.Context, tx pgx.Tx, scope wire.Scope, rows [
 			changed = append(changed, b)
 		}
 	}
-	if _, err := s.writeBlocks(ctx, tx, scope, true, columns(made, madeAt)); err != nil {
+	if _, err := s.writeBlocks(ctx, tx, scope, true, blockColumns(made, madeAt)); err != nil {
 		return err
 	}
-	if _, err := s.writeBlocks(ctx, tx, scope, false, columns(replaced, replacedAt)); err != nil {
+	if _, err := s.writeBlocks(ctx, tx, scope, false, blockColumns(replaced, replacedAt)); err != nil {
 		return err
 	}
 	if len(changed) == 0 {

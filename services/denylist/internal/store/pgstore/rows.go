@@ -1,8 +1,7 @@
 package pgstore
 
 import (
-	"cmp"
-	"encoding/json"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,93 +12,112 @@ import (
 	"github.com/ccnq/ccnq/services/denylist/internal/store/tally"
 )
 
-// columnsOf are rows of ip_denial_count as the queries take them.
-type columnsOf = denylistdb.InsertCountsParams
+// address is an address of a batch with its text.
+type address struct {
+	*tally.Address
+	ip string
+}
 
-// newRows are the rows that a batch makes, and those that it adds to, each in
-// the order of the key, in which an index takes them best.
-func newRows(b *tally.Batch) (made, known columnsOf) {
-	type row struct {
-		*tally.Row
-		ip string
-	}
-	rows := make([]row, 0, len(b.Addresses))
+// addresses are those of a batch in the order of the key, in which an index
+// finds and takes them best.
+func addresses(b *tally.Batch) []address {
+	all := make([]address, len(b.Addresses))
 	for i := range b.Addresses {
-		a := &b.Addresses[i]
-		for j := range a.Days {
-			if a.Days[j].Add > 0 {
-				rows = append(rows, row{&a.Days[j], a.IP.String()})
+		all[i] = address{&b.Addresses[i], b.Addresses[i].IP.String()}
+	}
+	slices.SortFunc(all, func(x, y address) int { return strings.Compare(x.ip, y.ip) })
+	return all
+}
+
+// texts are the addresses as they stand in the tables.
+func texts(all []address) []string {
+	ips := make([]string, len(all))
+	for i := range all {
+		ips[i] = all[i].ip
+	}
+	return ips
+}
+
+// setDays notes what was counted before.
+func setDays(all []address, days []denylistdb.DenialDaysRow) error {
+	groups := make(map[string]netip.Prefix)
+	for _, d := range days {
+		a := all[d.Place-1]
+		group, ok := groups[d.IpGroup]
+		if !ok {
+			var err error
+			if group, err = wire.ParseTarget(wire.ScopeRange, d.IpGroup); err != nil {
+				return fmt.Errorf("ip_group of %s: %w", a.ip, err)
+			}
+			groups[d.IpGroup] = group
+		}
+		a.Days = append(a.Days, tally.Row{Day: tally.DayOf(d.Day), Group: group, Before: d.Count})
+	}
+	return nil
+}
+
+// row is a count with the text of its address.
+type row struct {
+	*tally.Row
+	ip string
+}
+
+// newRows are the rows that a batch makes, and those that it adds to.
+func newRows(all []address) (made, known []row) {
+	made = make([]row, 0, len(all))
+	for _, a := range all {
+		for i := range a.Days {
+			switch r := (row{&a.Days[i], a.ip}); {
+			case r.Add == 0:
+			case r.Before == 0:
+				made = append(made, r)
+			default:
+				known = append(known, r)
 			}
 		}
-	}
-	slices.SortFunc(rows, func(x, y row) int { return cmp.Or(cmp.Compare(x.ip, y.ip), cmp.Compare(x.Day, y.Day)) })
-	old := 0
-	for _, r := range rows {
-		if r.Before > 0 {
-			old++
-		}
-	}
-	made, known = room(len(rows)-old), room(old)
-	groups := make(map[netip.Prefix]string)
-	var buf []byte
-	for _, r := range rows {
-		p := &made
-		if r.Before > 0 {
-			p = &known
-		}
-		group, ok := groups[r.Group]
-		if !ok {
-			group = r.Group.String()
-			groups[r.Group] = group
-		}
-		buf = appendSamples(buf[:0], r.Samples)
-		p.Ips = append(p.Ips, r.ip)
-		p.Groups = append(p.Groups, group)
-		p.Days = append(p.Days, r.Day.Begin())
-		p.Counts = append(p.Counts, r.Add)
-		p.FirstSeqs = append(p.FirstSeqs, int64(r.FirstSeq))
-		p.LastSeqs = append(p.LastSeqs, int64(r.LastSeq))
-		p.Samples = append(p.Samples, string(buf))
 	}
 	return made, known
 }
 
-// room is space for n rows.
-func room(n int) columnsOf {
-	return columnsOf{
-		Ips: make([]string, 0, n), Groups: make([]string, 0, n), Days: make([]time.Time, 0, n), Counts: make([]int64, 0, n),
-		FirstSeqs: make([]int64, 0, n), LastSeqs: make([]int64, 0, n), Samples: make([]string, 0, n),
+// rangeTexts keeps the text of each range.
+type rangeTexts map[netip.Prefix]string
+
+func (t rangeTexts) of(p netip.Prefix) string {
+	text, ok := t[p]
+	if !ok {
+		text = p.String()
+		t[p] = text
 	}
+	return text
 }
 
-// appendSamples appends one line of JSON for each sample.
-func appendSamples(buf []byte, samples []wire.DenialSample) []byte {
-	for i := range samples {
-		s := samples[i]
-		s.Path = text(s.Path)
-		line, err := json.Marshal(s)
-		if err != nil {
-			continue // a time beyond year 9999: no sample of it
+// inserts are rows as they are copied into the table.
+func inserts(rows []row) []denylistdb.InsertCountsParams {
+	out := make([]denylistdb.InsertCountsParams, len(rows))
+	groups := make(rangeTexts)
+	for i, r := range rows {
+		out[i] = denylistdb.InsertCountsParams{
+			Ip: r.ip, IpGroup: groups.of(r.Group), Day: r.Day.Begin(), Count: r.Add,
+			FirstSeq: int64(r.FirstSeq), LastSeq: int64(r.LastSeq), Samples: sampleLines(r.Samples),
 		}
-		if len(buf) > 0 {
-			buf = append(buf, '\n')
-		}
-		buf = append(buf, line...)
 	}
-	return buf
+	return out
 }
 
-// parseSamples is the inverse. A sample that somebody has edited into nonsense
-// is left out.
-func parseSamples(lines []string) []wire.DenialSample {
-	var samples []wire.DenialSample
-	for _, line := range lines {
-		var s wire.DenialSample
-		if json.Unmarshal([]byte(line), &s) == nil {
-			samples = append(samples, s)
-		}
+// columns are rows as the other queries take them.
+func columns(rows []row) denylistdb.RebuildCountDenialsParams {
+	n := len(rows)
+	p := denylistdb.RebuildCountDenialsParams{
+		Ips: make([]string, n), Groups: make([]string, n), Days: make([]time.Time, n), Counts: make([]int64, n),
+		FirstSeqs: make([]int64, n), LastSeqs: make([]int64, n), Samples: make([]string, n),
 	}
-	return samples
+	groups := make(rangeTexts)
+	for i, r := range rows {
+		p.Ips[i], p.Groups[i], p.Days[i], p.Counts[i] = r.ip, groups.of(r.Group), r.Day.Begin(), r.Add
+		p.FirstSeqs[i], p.LastSeqs[i] = int64(r.FirstSeq), int64(r.LastSeq)
+		p.Samples[i] = strings.Join(sampleLines(r.Samples), "\n")
+	}
+	return p
 }
 
 // newPositions are the positions that a batch moves.
