@@ -51,6 +51,9 @@ func addrKey(addr netip.Addr) key {
 // hash is one that nobody who does not know the seed can foresee.
 func (k *key) hash(seed maphash.Seed) uint64 {
 	if k.text == addrText {
+		if k.hi == 0 { // as of IPv4: one number takes half the time of two
+			return maphash.Comparable(seed, k.lo)
+		}
 		return maphash.Comparable(seed, [2]uint64{k.hi, k.lo})
 	}
 	return maphash.String(seed, k.text)

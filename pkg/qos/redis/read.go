@@ -208,10 +208,17 @@ func (b *batch) scores(ctx context.Context, kind string, c *counts, keys []strin
 		part := keys[:n]
 		reply := b.pipe.ZMScore(ctx, b.store.key(kind, c.window), part...)
 		b.takes = append(b.takes, func() error {
-			for i, score := range reply.Val() {
-				c.of(kind)[part[i]] = score // 0 for a key that is not there
+			scores, err := reply.Result()
+			if err == nil && len(scores) != len(part) {
+				err = fmt.Errorf("%d scores for %d keys", len(scores), len(part))
 			}
-			return reply.Err()
+			if err != nil {
+				return err
+			}
+			for i, key := range part {
+				c.of(kind)[key] = scores[i] // 0 for a key that is not there
+			}
+			return nil
 		})
 		keys = keys[n:]
 	}

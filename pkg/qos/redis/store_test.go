@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -41,6 +42,41 @@ func TestThreeNodesBlockTogether(t *testing.T) {
 	for _, l := range nodes {
 		require.Equal(t, qos.Pass, decide(l, "a.example", "192.0.2.1", 1), "it is over")
 	}
+}
+
+// strange answers every request for scores with more than were asked for.
+type strange struct{}
+
+func (strange) DialHook(next goredis.DialHook) goredis.DialHook          { return next }
+func (strange) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook { return next }
+
+func (strange) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []goredis.Cmder) error {
+		err := next(ctx, commands)
+		for _, command := range commands {
+			if scores, ok := command.(*goredis.FloatSliceCmd); ok {
+				scores.SetVal(append(scores.Val(), 1))
+			}
+		}
+		return err
+	}
+}
+
+// TestAnswersThatDoNotFit: a server that answers more than it is asked is an error, not a
+// panic.
+func TestAnswersThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	client := c.open()
+	client.AddHook(strange{})
+	store, err := redis.New(client, redis.DefaultPrefix)
+	require.NoError(t, err)
+	limits := &qos.ClusterLimits{Window: 10 * time.Second, MaxTrackedActors: 10, MaxIPRate: 1}
+	now := time.UnixMilli(1_700_000_000_000)
+	require.NoError(t, client.ZIncrBy(t.Context(), "qos:ip:w170000000", 20, "192.0.2.1").Err())
+	lists, err := store.Blocklists(t.Context(), limits, now)
+	require.EqualError(t, err, "2 scores for 1 keys")
+	require.Nil(t, lists)
 }
 
 // TestNodeInstancesCountToo: what connect-qos adds with plain commands.
