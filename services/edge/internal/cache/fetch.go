@@ -25,8 +25,11 @@ const (
 // fetch brings a response from the origin for everybody who waits for it. To the
 // proxy it is the response's writer. Only the goroutine of the fetch uses it.
 type fetch struct {
-	cache *Cache
-	q     *Request // the leader's; its W is not used
+	flight.Asker[*landing] // whose errand it is
+
+	cache     *Cache
+	q         Request // the asker's, without W; it may be over
+	impatient bool    // takes a free place or none
 
 	ctx       context.Context //nolint:containedctx // the fetch's own
 	feed      *flight.Feed[*landing]
@@ -48,11 +51,23 @@ type fetch struct {
 
 var errUnwanted = errors.New("nobody wants the rest of the body")
 
-// run makes the fetch, and reports whether it is complete.
-func (f *fetch) run(ctx context.Context, seat flight.Seat, feed *flight.Feed[*landing]) bool {
+// newFetch makes the part of a request in a flight.
+func (c *Cache) newFetch(q *Request) *fetch {
+	f := &fetch{cache: c, q: *q}
+	f.q.W = nil
+	f.q.Way = q.Way.Keep()
+	f.Asker = flight.Asker[*landing]{Context: q.R.Context(), Lane: q.Way.Lane(), Errand: f}
+	return f
+}
+
+// Board asks the queue for a place.
+func (f *fetch) Board(ctx context.Context) flight.Seat { return f.q.Way.Board(ctx, !f.impatient) }
+
+// Fetch makes the fetch, and reports whether it is complete.
+func (f *fetch) Fetch(ctx context.Context, seat flight.Seat, feed *flight.Feed[*landing]) bool {
 	c := f.cache
 	f.ctx, f.feed, f.header, f.discard = ctx, feed, http.Header{}, -1
-	f.stored = c.find(f.q)
+	f.stored = c.find(&f.q)
 	f.requested = c.now()
 	if f.stored.item != nil && f.stored.res.Decide(f.q.directives, f.requested) == rfc9111.Fresh {
 		land := f.landStored(f.stored.res)
@@ -66,8 +81,8 @@ func (f *fetch) run(ctx context.Context, seat flight.Seat, feed *flight.Feed[*la
 	return f.end()
 }
 
-// close is called when nobody needs what is stored any more.
-func (f *fetch) close() { f.stored.close() }
+// Over is called when nobody needs what is stored any more.
+func (f *fetch) Over() { f.stored.close() }
 
 // request makes the request that is sent: the leader's, for the whole of the
 // resource, with the validators of what is stored instead of its own.
@@ -161,11 +176,11 @@ func (f *fetch) received(status int, h http.Header) {
 	res, reason := c.storable(f.r, status, h, &f.outcome, f.requested)
 	f.land = &landing{status: status, live: h}
 	if reason == rfc9111.Stored {
-		reason = c.choose(f.q, f.land, res, f.since)
+		reason = c.choose(&f.q, f.land, res, f.since)
 	}
 	if reason != rfc9111.Stored {
 		if !f.own {
-			c.notStored(f.q, status, reason)
+			c.notStored(&f.q, status, reason)
 		}
 		if f.stored.item != nil && replaces(status) {
 			c.store.Delete(f.stored.key)
@@ -176,7 +191,7 @@ func (f *fetch) received(status int, h http.Header) {
 	c.uncacheable.remove(f.q.key)
 	f.storing = true
 	if f.land.index != nil {
-		f.feed.Rename(f.land.keyFor(f.q))
+		f.feed.Rename(f.land.keyFor(&f.q))
 	}
 	if n, ok := contentLength(h); ok {
 		f.feed.Expect(n)
@@ -205,7 +220,7 @@ func (f *fetch) Write(p []byte) (int, error) {
 	f.size += int64(len(p))
 	if f.storing && f.size > f.cache.opts.MaxItemBytes {
 		f.storing = false
-		f.cache.notStored(f.q, f.land.status, tooLarge)
+		f.cache.notStored(&f.q, f.land.status, tooLarge)
 	}
 	if err := f.feed.Write(f.ctx, p); err != nil {
 		return 0, err
@@ -235,7 +250,7 @@ func (f *fetch) end() bool {
 	}
 	if f.storing {
 		if body, whole := f.feed.Body(); whole {
-			c.put(f.q, f.land, body, f.since)
+			c.put(&f.q, f.land, body, f.since)
 		}
 	}
 	return true

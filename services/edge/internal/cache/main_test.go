@@ -195,6 +195,8 @@ func (w *road) Lane() flight.Lane {
 	return lane
 }
 
+func (w *road) Keep() Way { return w }
+
 func (w *road) Board(ctx context.Context, patience bool) flight.Seat {
 	if decide := w.site.queue.Load(); decide != nil {
 		return (*decide)(ctx, w.r, patience)

@@ -25,18 +25,15 @@ type Request struct {
 
 	key        rfc9111.Key
 	directives rfc9111.Directives
-	lent       bool
 }
 
-// Lent reports whether Way was handed on, and may still be used.
-func (q *Request) Lent() bool { return q.lent }
-
-// Way is what lies behind the cache: the admission queue and the origin. Its
-// methods are called in goroutines other than the request's, also when the request
-// is over.
+// Way is what lies behind the cache: the admission queue and the origin.
 type Way interface {
 	// Lane says whom the request shares a place in the queue with.
 	Lane() flight.Lane
+	// Keep returns the same way for other goroutines, and for when the request is
+	// over. The methods below are called of that alone.
+	Keep() Way
 	// Board asks the queue for a place until ctx ends. Without patience it takes
 	// a free one or none.
 	Board(ctx context.Context, patience bool) flight.Seat

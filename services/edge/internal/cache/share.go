@@ -23,24 +23,11 @@ const (
 	retryAfterFailure = time.Second
 )
 
-// asker makes the part of a request in a flight.
-func (c *Cache) asker(q *Request) *flight.Asker[*landing] {
-	q.lent = true
-	f := &fetch{cache: c, q: q}
-	return &flight.Asker[*landing]{
-		Context: q.R.Context(),
-		Lane:    q.Way.Lane(),
-		Board:   func(ctx context.Context) flight.Seat { return q.Way.Board(ctx, true) },
-		Fetch:   f.run,
-		Over:    f.close,
-	}
-}
-
 // share waits for a fetch that everybody shares who asks for the same.
 func (c *Cache) share(q *Request, f *found) Result {
 	key := q.flightKey(f)
 	for range maxJoins {
-		a := c.asker(q)
+		a := &c.newFetch(q).Asker
 		if !c.flights.Join(key, a) {
 			break // the cache is being stopped
 		}
@@ -254,13 +241,10 @@ func (c *Cache) refresh(q *Request, f *found) {
 	if c.unrefreshed.has(stored, q.Arrived) || c.flights.Flying(key) {
 		return
 	}
-	q.lent = true
-	copied := *q
-	copied.W = nil // the response is over before the fetch is
-	copied.directives = rfc9111.Directives{}
-	a := c.asker(&copied)
+	fetch := c.newFetch(q)
+	fetch.impatient, fetch.q.directives = true, rfc9111.Directives{}
+	a := &fetch.Asker
 	a.Lane.Kind |= backgroundLane
-	a.Board = func(ctx context.Context) flight.Seat { return copied.Way.Board(ctx, false) }
 	if !c.flights.Join(key, a) {
 		return
 	}

@@ -60,6 +60,12 @@ type exchange struct {
 // exchanges lends exchanges to requests.
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
+// free lends the exchange to another request. It must not be used any more.
+func (x *exchange) free() {
+	*x = exchange{}
+	exchanges.Put(x)
+}
+
 // close gives back what the stages took.
 func (x *exchange) close() {
 	x.recording.End(x.origin.Class == proxy.OK)

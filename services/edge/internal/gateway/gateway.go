@@ -119,7 +119,7 @@ func (g *Gateway) finish(x *exchange) {
 	g.metrics.inFlight.Dec()
 	g.metrics.count(x)
 	g.recordDenial(x)
-	g.settle(&x.origin, x)
+	g.settle(&x.origin, x.forwarded)
 	if x.cached != "" {
 		g.opts.Cache.Count(x.cached)
 	}
@@ -128,8 +128,5 @@ func (g *Gateway) finish(x *exchange) {
 	} else if x.reference != "" {
 		g.refusals.log(x)
 	}
-	if !x.ask.Lent() { // a fetch may look at it still
-		*x = exchange{}
-		exchanges.Put(x)
-	}
+	x.free()
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
+	"time"
 
 	"github.com/ccnq/ccnq/pkg/qos"
 	"github.com/ccnq/ccnq/services/edge/internal/admission"
@@ -20,7 +22,10 @@ func (g *Gateway) lookUp(x *exchange) Verdict {
 	if g.opts.Cache == nil {
 		return goOn
 	}
-	x.way = way{gateway: g, of: x}
+	x.way = way{
+		gateway: g, r: x.r, arrived: x.arrived,
+		client: x.client, group: x.group, exempt: x.exempt, anonymous: x.anonymous,
+	}
 	x.ask = cache.Request{W: x.w, R: x.r, Arrived: x.arrived, Trusted: g.opts.Clients.PeerTrusted(x.r), Way: &x.way}
 	result := g.opts.Cache.Serve(&x.ask)
 	x.cached, x.status = result.Word, result.Status
@@ -76,11 +81,16 @@ func failedAs(result *cache.Result) Reason {
 }
 
 // way is the rest of the pipeline, behind the cache, for a fetch that is made with
-// a request of which others get the answer too. It uses only what the stages
-// before the cache have set, and so may be used when the request is over.
+// a request of which others get the answer too. It has what the stages before the
+// cache have set.
 type way struct {
-	gateway *Gateway
-	of      *exchange
+	gateway   *Gateway
+	r         *http.Request
+	arrived   time.Time
+	client    netip.Addr
+	group     netip.Prefix
+	exempt    bool
+	anonymous bool
 }
 
 // laneFree is the kind of the lane of those whom the queue does not concern.
@@ -88,16 +98,24 @@ const laneFree = 1
 
 // Lane says whom the request shares a place in the queue with: its group.
 func (w *way) Lane() flight.Lane {
-	if w.gateway.queues(w.of) {
-		return flight.Lane{Group: w.of.group}
+	if w.gateway.queues(w.r, w.exempt, w.anonymous) {
+		return flight.Lane{Group: w.group}
 	}
 	return flight.Lane{Kind: laneFree}
 }
 
+// Keep returns a copy, as the exchange of which this one is a part is used again.
+func (w *way) Keep() cache.Way {
+	kept := *w
+	return &kept
+}
+
 // Board takes the fetch through the stages between the cache and the origin.
 func (w *way) Board(ctx context.Context, patience bool) flight.Seat {
-	x := w.fetch(w.of.r.WithContext(ctx))
-	x.background = !patience
+	x := exchanges.Get().(*exchange) //nolint:forcetypeassert // the pool has nothing else
+	defer x.free()
+	x.r, x.arrived, x.background = w.r.WithContext(ctx), w.arrived, !patience
+	x.client, x.group, x.exempt, x.anonymous = w.client, w.group, w.exempt, w.anonymous
 	for _, s := range w.gateway.behindCache() {
 		if v := s.decide(x); v.Reason != "" {
 			return flight.Seat{Outcome: x.queue}
@@ -111,27 +129,18 @@ func (w *way) Board(ctx context.Context, patience bool) flight.Seat {
 	return seat
 }
 
-// fetch is the exchange of a fetch, which has passed the stages before the cache
-// with the request.
-func (w *way) fetch(r *http.Request) *exchange {
-	return &exchange{
-		r: r, arrived: w.of.arrived,
-		client: w.of.client, group: w.of.group, exempt: w.of.exempt, anonymous: w.of.anonymous,
-	}
-}
-
 // Fetch takes a request to the origin. Where the proxy would abort the connection,
 // the outcome says so.
 func (w *way) Fetch(to http.ResponseWriter, r *http.Request, seat flight.Seat, o *proxy.Outcome) {
-	x := w.fetch(r)
+	asked := time.Now()
 	defer func() {
 		if p := recover(); p != nil && p != http.ErrAbortHandler { //nolint:errorlint // a panic's value, as net/http compares it
 			o.Class, o.Err = proxy.Cut, fmt.Errorf("panic: %v", p)
 			w.gateway.opts.Logger.Error("panic in a fetch", "panic", p, "stack", string(debug.Stack()))
 		}
-		w.gateway.settle(o, x)
+		w.gateway.settle(o, asked)
 	}()
-	w.gateway.send(to, r, seat.Done != nil, o, x)
+	w.gateway.send(to, r, seat.Done != nil, o)
 }
 
 var _ cache.Way = (*way)(nil)

@@ -18,7 +18,8 @@ func (g *Gateway) forward(x *exchange) Verdict {
 		w = x.via
 	}
 	x.reason = x.passedAs()
-	g.send(w, x.r, x.ticket != nil, &x.origin, x)
+	x.forwarded = time.Now()
+	g.send(w, x.r, x.ticket != nil, &x.origin)
 	if x.origin.Class == proxy.BadRequest {
 		x.reason = BadRequest
 	}
@@ -27,23 +28,23 @@ func (g *Gateway) forward(x *exchange) Verdict {
 
 // send is an exchange with the origin. It is ended after a while if it holds a
 // place and the queue is configured so.
-func (g *Gateway) send(w http.ResponseWriter, r *http.Request, placed bool, o *proxy.Outcome, x *exchange) {
+func (g *Gateway) send(w http.ResponseWriter, r *http.Request, placed bool, o *proxy.Outcome) {
 	if placed && g.opts.Queue.MaxActive > 0 {
 		ctx, cancel := context.WithTimeoutCause(r.Context(), g.opts.Queue.MaxActive, proxy.ErrDurationLimit)
 		defer cancel()
 		r = r.WithContext(ctx)
 	}
-	x.forwarded = time.Now()
 	g.opts.Proxy.Serve(w, r, o)
 }
 
-// settle counts an exchange with the origin that is over, if there was one.
-func (g *Gateway) settle(o *proxy.Outcome, x *exchange) {
-	if x.forwarded.IsZero() {
+// settle counts an exchange with the origin that is over and was begun at a time;
+// the zero time is never.
+func (g *Gateway) settle(o *proxy.Outcome, asked time.Time) {
+	if asked.IsZero() {
 		return
 	}
 	g.metrics.countOrigin(o)
-	g.observe(o, x.forwarded)
+	g.observe(o, asked)
 }
 
 // passedAs says why a request was let through to the origin.

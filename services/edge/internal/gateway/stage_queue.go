@@ -10,7 +10,7 @@ import (
 
 // enqueue takes a place in the queue for requests in its scope.
 func (g *Gateway) enqueue(x *exchange) Verdict {
-	if !g.queues(x) {
+	if !g.queues(x.r, x.exempt, x.anonymous) {
 		return goOn
 	}
 	q := g.opts.Queue
@@ -31,10 +31,11 @@ func (g *Gateway) enqueue(x *exchange) Verdict {
 	return refuse(Reason(x.queue.Reason), http.StatusTooManyRequests, x.queue.RetryAfter)
 }
 
-// queues reports whether the queue concerns a request.
-func (g *Gateway) queues(x *exchange) bool {
+// queues reports whether the queue concerns a request, of a client who is exempt or
+// not known, or neither.
+func (g *Gateway) queues(r *http.Request, exempt, anonymous bool) bool {
 	q := g.opts.Queue
-	return q != nil && !x.exempt && !x.anonymous && q.inScope(x.r)
+	return q != nil && !exempt && !anonymous && q.inScope(r)
 }
 
 // inScope applies the method filter, which is cheaper, before the rules.

@@ -31,6 +31,19 @@ const (
 	LetGo
 )
 
+// Errand is what a flight does for an asker, in another goroutine.
+type Errand[H any] interface {
+	// Board asks the queue for a place, until ctx ends. It may be called after the
+	// asker has left.
+	Board(ctx context.Context) Seat
+	// Fetch makes the fetch and reports whether it is complete. It is called once at
+	// most. The seat is given back when it returns.
+	Fetch(ctx context.Context, seat Seat, feed *Feed[H]) (complete bool)
+	// Over is called once, without a lock, when the flight that the asker led has
+	// ended and everybody has left it.
+	Over()
+}
+
 // Asker is one request that wants what a flight brings. The exported fields are
 // set before [Table.Join] and not changed. Its methods are called by one
 // goroutine, after Join.
@@ -39,18 +52,10 @@ type Asker[H any] struct {
 	Context context.Context //nolint:containedctx // as in http.Request
 	// Lane is whom it shares a place in the queue with.
 	Lane Lane
-	// Board asks the queue for a place, until ctx ends. It is called in another
-	// goroutine, and maybe after the asker has left.
-	Board func(ctx context.Context) Seat
-	// Over is called once, without a lock, when the flight that this asker led has
-	// ended and everybody has left it. May be nil.
-	Over func()
-	// Fetch makes the fetch and reports whether it is complete. It is called in
-	// another goroutine, once at most. The seat is given back when it returns.
-	Fetch func(ctx context.Context, seat Seat, feed *Feed[H]) (complete bool)
+	// Errand is done for it, or for the one of its lane who leads.
+	Errand Errand[H]
 
-	flight   *flight[H]
-	fetching context.Context //nolint:containedctx // of the fetch, if it leads
+	flight *flight[H]
 
 	// Guarded by the flight's lock.
 	index   int

@@ -2,6 +2,7 @@ package flight
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -20,8 +21,8 @@ type flight[H any] struct {
 	closed bool // nobody joins any more
 	keep   bool // goes on without askers
 
-	lanes  map[Lane]*lane[H] // while boarding
-	leader *Asker[H]         // who led; it may have left
+	lanes  []*lane[H] // while boarding
+	leader *Asker[H]  // who led; it may have left
 	cancel context.CancelCauseFunc
 
 	interim  []H
@@ -33,25 +34,52 @@ type flight[H any] struct {
 	complete bool // with ended: nothing of the body is missing
 	body     body
 	released bool // the body's memory is no longer counted
+	feed     Feed[H]
+
+	// Room for the first, who most often is the only one.
+	firstAsker [1]*Asker[H]
+	firstLane  [1]*lane[H]
 }
 
 // lane is a line of askers of whom one at a time seeks admission.
 type lane[H any] struct {
-	name   Lane
-	line   []*Asker[H] // in order of arrival; those who left may still stand in it
-	live   int
-	cancel context.CancelFunc // ends the search
+	name Lane
+	line []*Asker[H] // in order of arrival; those who left may still stand in it
+	live int
+	// ctx is of the search, and of the fetch if one of the lane leads.
+	ctx    context.Context //nolint:containedctx // no request's
+	cancel context.CancelCauseFunc
+
+	first [1]*Asker[H] // room for who comes first
+}
+
+// fetching is the context of a fetch: it ends as the flight says, and has the
+// values of its leader's request.
+type fetching struct {
+	context.Context
+	values context.Context //nolint:containedctx // whose end does not count
+}
+
+// Value looks at the flight's context first, which has nothing but what
+// package context needs to find how it ends.
+func (f *fetching) Value(key any) any {
+	if v := f.Context.Value(key); v != nil {
+		return v
+	}
+	return f.values.Value(key)
 }
 
 func (t *Table[H]) newFlight(key Key) *flight[H] {
-	return &flight[H]{
+	f := &flight[H]{
 		table:   t,
 		primary: key.Primary,
 		key:     key,
 		epoch:   t.epoch.Load(),
 		room:    make(chan struct{}, 1),
-		lanes:   make(map[Lane]*lane[H], 1),
 	}
+	f.feed.flight = f
+	f.askers, f.lanes = f.firstAsker[:0], f.firstLane[:0]
+	return f
 }
 
 // join adds an asker, unless the flight is closed.
@@ -68,36 +96,44 @@ func (f *flight[H]) join(a *Asker[H]) bool {
 	if f.leader != nil {
 		return true
 	}
-	l := f.lanes[a.Lane]
-	if l == nil {
-		ctx, cancel := context.WithCancel(f.table.stopped)
-		l = &lane[H]{name: a.Lane, cancel: cancel}
-		f.lanes[a.Lane] = l
-		f.table.running.Go(func() {
-			defer cancel()
-			f.seek(ctx, l)
-		})
+	at := slices.IndexFunc(f.lanes, func(l *lane[H]) bool { return l.name == a.Lane })
+	if at < 0 {
+		at = len(f.lanes)
+		f.openLane(a.Lane)
 	}
+	l := f.lanes[at]
 	a.lane = l
 	l.line = append(l.line, a)
 	l.live++
 	return true
 }
 
+// openLane begins a search. The lock is held.
+func (f *flight[H]) openLane(name Lane) {
+	l := &lane[H]{name: name}
+	l.line = l.first[:0]
+	l.ctx, l.cancel = context.WithCancelCause(f.table.stopped)
+	f.lanes = append(f.lanes, l)
+	f.table.running.Go(func() {
+		f.seek(l)
+		l.cancel(nil)
+	})
+}
+
 // seek asks for admission for one asker of a lane after the other, until one is
 // admitted, in whatever lane, or none is left. Who is admitted leads.
-func (f *flight[H]) seek(ctx context.Context, l *lane[H]) {
+func (f *flight[H]) seek(l *lane[H]) {
 	for {
 		a := f.first(l)
 		if a == nil {
 			return
 		}
-		seat := a.Board(ctx)
+		seat := a.Errand.Board(l.ctx)
 		leader, lead := f.boarded(l, a, seat)
 		if !lead {
 			continue
 		}
-		f.fly(leader, seat)
+		f.fly(l, leader, seat)
 		return
 	}
 }
@@ -132,8 +168,8 @@ func (f *flight[H]) firstLocked(l *lane[H]) *Asker[H] {
 
 // closeLane ends a lane. With the last one, a flight that nobody leads is over.
 func (f *flight[H]) closeLane(l *lane[H]) {
-	if f.lanes[l.name] == l {
-		delete(f.lanes, l.name)
+	if at := slices.Index(f.lanes, l); at >= 0 {
+		f.lanes = slices.Delete(f.lanes, at, at+1)
 	}
 	if len(f.lanes) > 0 || f.leader != nil {
 		return
@@ -165,22 +201,20 @@ func (f *flight[H]) boarded(l *lane[H], a *Asker[H], seat Seat) (leader *Asker[H
 		seat.giveBack()
 		return nil, false
 	}
-	f.leader = leader
+	f.leader, f.cancel = leader, l.cancel
 	leader.seat = seat
 	for _, other := range f.lanes {
-		other.cancel()
+		if other != l {
+			other.cancel(nil)
+		}
 	}
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(leader.Context))
-	leader.fetching, f.cancel = ctx, cancel
 	return leader, true
 }
 
 // fly makes the fetch.
-func (f *flight[H]) fly(leader *Asker[H], seat Seat) {
-	unhook := context.AfterFunc(f.table.stopped, func() { f.cancel(context.Canceled) })
-	complete := leader.Fetch(leader.fetching, seat, &Feed[H]{flight: f})
-	unhook()
-	f.cancel(nil)
+func (f *flight[H]) fly(l *lane[H], leader *Asker[H], seat Seat) {
+	complete := leader.Errand.Fetch(&fetching{l.ctx, leader.Context}, seat, &f.feed)
+	l.cancel(nil)
 	seat.giveBack()
 
 	f.mu.Lock()
@@ -190,7 +224,9 @@ func (f *flight[H]) fly(leader *Asker[H], seat Seat) {
 	over := f.releaseIfOver()
 	f.mu.Unlock()
 	f.table.forget(f)
-	over()
+	if over != nil {
+		over.Over()
+	}
 }
 
 // notify wakes everybody who waits for news. The lock is held.
@@ -228,7 +264,7 @@ func (f *flight[H]) leave(a *Asker[H]) {
 	f.askers = f.askers[:last]
 	if l := a.lane; l != nil && f.leader == nil {
 		if l.live--; l.live == 0 { // a newcomer must not meet a search that is cancelled
-			l.cancel()
+			l.cancel(nil)
 			f.closeLane(l)
 		}
 	}
@@ -238,7 +274,9 @@ func (f *flight[H]) leave(a *Asker[H]) {
 	f.mu.Unlock()
 	f.poke()
 	f.forgetIfClosed()
-	over()
+	if over != nil {
+		over.Over()
+	}
 }
 
 // abandonIfAlone cancels a fetch that nobody waits for. The lock is held.
@@ -263,15 +301,15 @@ func (f *flight[H]) forgetIfClosed() {
 }
 
 // releaseIfOver takes the body out of the count with the last reader, and
-// returns what is to be called then.
-func (f *flight[H]) releaseIfOver() (over func()) {
+// returns whose errand is over then, if anybody's.
+func (f *flight[H]) releaseIfOver() Errand[H] {
 	if !f.ended || len(f.askers) > 0 || f.released {
-		return func() {}
+		return nil
 	}
 	f.released = true
 	f.table.held.Add(-f.body.drop(f.body.produced))
-	if f.leader == nil || f.leader.Over == nil {
-		return func() {}
+	if f.leader == nil {
+		return nil
 	}
-	return f.leader.Over
+	return f.leader.Errand
 }

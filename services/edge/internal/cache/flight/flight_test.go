@@ -310,6 +310,34 @@ func TestCancel(t *testing.T) {
 	})
 }
 
+type contextKey struct{}
+
+// TestTheContextOfAFetch has the values of the leader's request, but not its end, and contexts that are made of it end
+// with it.
+func TestTheContextOfAFetch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.asker(alice, w.free, func(ctx context.Context, feed *Feed[string]) bool {
+			require.Equal(t, "value", ctx.Value(contextKey{}))
+			below, cancel := context.WithTimeout(ctx, time.Hour)
+			defer cancel()
+			require.NoError(t, below.Err())
+			feed.Cancel(errNotForAll)
+			<-below.Done()
+			require.ErrorIs(t, context.Cause(below), errNotForAll)
+			require.ErrorIs(t, context.Cause(ctx), errNotForAll)
+			return false
+		})
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), contextKey{}, "value"))
+		cancel()
+		a.Context = ctx
+		w.join(t, a)
+		requireNews(t, LetGo, a)
+		a.Leave()
+	})
+}
+
 func TestAwaitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -362,7 +390,7 @@ func TestStop(t *testing.T) {
 			<-ctx.Done()
 			return false
 		}))
-		waiting := &Asker[string]{Context: t.Context(), Lane: alice, Board: w.board(make(line))}
+		waiting := w.asker(alice, w.board(make(line)), say("page"))
 		require.True(t, w.Join(Key{Primary: [16]byte{2}}, waiting))
 		synctest.Wait()
 		require.NoError(t, w.Stop(t.Context()))

@@ -185,15 +185,13 @@ func TestKeep(t *testing.T) {
 			ended = true
 			return ok
 		})
-		over := false
-		b.Over = func() { over = true }
 		w.join(t, b)
 		requireNews(t, HeadCame, b)
 		b.Keep()
 		b.Leave()
 		synctest.Wait()
 		require.True(t, ended)
-		require.True(t, over)
+		require.Equal(t, 2, w.over)
 		require.LessOrEqual(t, large, 288*kib)
 	})
 }

@@ -34,6 +34,7 @@ type world struct {
 
 	mu      sync.Mutex
 	fetches int
+	over    int // of them, those that everybody has left
 	given   int // places that are taken
 }
 
@@ -46,6 +47,7 @@ func newWorld(t *testing.T) *world {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		require.Zero(t, w.given, "every place was given back")
+		require.Equal(t, w.fetches, w.over, "every fetch was told its end")
 	})
 	return w
 }
@@ -90,18 +92,30 @@ func (w *world) free(context.Context) Seat { return w.seat() }
 // fetch is what the origin does with the feed.
 type fetch func(ctx context.Context, feed *Feed[string]) bool
 
+// errand is a test's.
+type errand struct {
+	world *world
+	board func(context.Context) Seat
+	do    fetch
+}
+
+func (e *errand) Board(ctx context.Context) Seat { return e.board(ctx) }
+
+func (e *errand) Fetch(ctx context.Context, _ Seat, feed *Feed[string]) bool {
+	e.world.mu.Lock()
+	e.world.fetches++
+	e.world.mu.Unlock()
+	return e.do(ctx, feed)
+}
+
+func (e *errand) Over() {
+	e.world.mu.Lock()
+	e.world.over++
+	e.world.mu.Unlock()
+}
+
 func (w *world) asker(lane Lane, board func(context.Context) Seat, do fetch) *Asker[string] {
-	return &Asker[string]{
-		Context: context.Background(),
-		Lane:    lane,
-		Board:   board,
-		Fetch: func(ctx context.Context, seat Seat, feed *Feed[string]) bool {
-			w.mu.Lock()
-			w.fetches++
-			w.mu.Unlock()
-			return do(ctx, feed)
-		},
-	}
+	return &Asker[string]{Context: context.Background(), Lane: lane, Errand: &errand{w, board, do}}
 }
 
 func (w *world) count() int {
