@@ -2,7 +2,6 @@ package cache
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"net/http"
 	"strconv"
@@ -48,8 +47,6 @@ type fetch struct {
 	land    *landing
 	storing bool
 }
-
-var errUnwanted = errors.New("nobody wants the rest of the body")
 
 // newFetch makes the part of a request in a flight.
 func (c *Cache) newFetch(q *Request) *fetch {
@@ -212,8 +209,8 @@ func (f *fetch) Write(p []byte) (int, error) {
 	}
 	if f.discard >= 0 {
 		if f.discard += int64(len(p)); f.discard > maxDiscard {
-			f.feed.Cancel(errUnwanted)
-			return 0, errUnwanted
+			f.feed.Cancel(flight.ErrUnwanted)
+			return 0, flight.ErrUnwanted
 		}
 		return len(p), nil
 	}

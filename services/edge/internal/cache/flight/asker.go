@@ -14,6 +14,10 @@ var (
 	ErrTooSlow = errors.New("a slow reader held up others")
 )
 
+// ErrUnwanted is why the context of a fetch ends that failed, see [Feed.Fail], when
+// everybody has left it.
+var ErrUnwanted = errors.New("nobody wants the rest of the body")
+
 // News is what an asker waits for.
 type News int
 

@@ -288,6 +288,10 @@ func (f *flight[H]) abandonIfAlone() {
 		return
 	}
 	f.closed = true
+	if f.reason != nil && !f.hasHead { // nobody has gone: they have their answers from elsewhere
+		f.cancel(ErrUnwanted)
+		return
+	}
 	f.cancel(context.Canceled)
 }
 

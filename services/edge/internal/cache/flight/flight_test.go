@@ -243,13 +243,18 @@ func TestFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		fail := w.join(t, w.asker(alice, w.free, func(_ context.Context, feed *Feed[string]) bool {
+		var cause error
+		fail := w.join(t, w.asker(alice, w.free, func(ctx context.Context, feed *Feed[string]) bool {
 			feed.Fail(errNotForAll)
+			<-ctx.Done()
+			cause = context.Cause(ctx)
 			return false
 		}))
 		requireNews(t, LetGo, fail)
 		require.ErrorIs(t, fail.Reason(), errNotForAll)
 		fail.Leave()
+		synctest.Wait()
+		require.ErrorIs(t, cause, ErrUnwanted, "which does not say that the askers are gone")
 
 		silent := w.join(t, w.asker(alice, w.free, func(context.Context, *Feed[string]) bool { return false }))
 		requireNews(t, LetGo, silent)
