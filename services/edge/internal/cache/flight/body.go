@@ -10,10 +10,11 @@ const maxFirstPiece = 256 << 10
 // may look at what was published while more is added behind it.
 type body struct {
 	pieces    []piece
-	produced  int64 // length so far, what was dropped included
-	published int64 // of it, what readers may see
-	first     int   // room for the first piece at least
-	bound     int64 // with a closed flight: how much is kept for the slowest reader
+	space     [1]piece // room for the first
+	produced  int64    // length so far, what was dropped included
+	published int64    // of it, what readers may see
+	first     int      // room for the first piece at least
+	bound     int64    // with a closed flight: how much is kept for the slowest reader
 }
 
 type piece struct {
@@ -36,6 +37,9 @@ func (b *body) add(p []byte) (held int64) {
 	least := minPiece
 	if len(b.pieces) == 0 {
 		least = b.first
+		if b.pieces == nil {
+			b.pieces = b.space[:0]
+		}
 	}
 	size := max(len(p), least)
 	data := append(make([]byte, 0, size), p...)

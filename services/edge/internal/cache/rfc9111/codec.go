@@ -3,7 +3,6 @@ package rfc9111
 import (
 	"encoding/binary"
 	"errors"
-	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -51,7 +50,13 @@ func (res *Response) Append(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(d))
 	}
 	b = binary.AppendUvarint(b, uint64(len(res.Header)))
-	for _, name := range slices.Sorted(maps.Keys(res.Header)) {
+	var space [32]string // more than most responses have fields
+	names := space[:0]
+	for name := range res.Header {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
 		b = appendText(b, name)
 		b = appendNames(b, res.Header[name])
 	}

@@ -9,9 +9,15 @@ import (
 // connection, those that Connection names, what names in addition, and what this cache writes itself.
 func storedHeader(h http.Header, names []string) http.Header {
 	stored := make(http.Header, len(h))
+	lines := 0
+	for _, values := range h {
+		lines += len(values)
+	}
+	room := make([]string, 0, lines) // for all fields
 	for name, values := range h {
 		if len(values) > 0 && !neverStored(name) {
-			stored[name] = append(make([]string, 0, len(values)), values...)
+			room = append(room, values...)
+			stored[name] = room[len(room)-len(values) : len(room) : len(room)]
 		}
 	}
 	for _, line := range h["Connection"] {

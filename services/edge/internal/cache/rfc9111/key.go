@@ -63,8 +63,10 @@ func host(r *http.Request) string {
 func appendHost(b []byte, r *http.Request) []byte {
 	h := host(r)
 	b = binary.AppendUvarint(b, uint64(len(h)))
-	for i := range len(h) {
-		b = append(b, lower(h[i]))
+	start := len(b)
+	b = append(b, h...)
+	for i, c := range b[start:] {
+		b[start+i] = lower(c)
 	}
 	return b
 }

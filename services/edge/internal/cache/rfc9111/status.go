@@ -38,7 +38,10 @@ type CacheStatus struct {
 }
 
 // String returns the field's value.
-func (s CacheStatus) String() string { return string(s.Append(make([]byte, 0, 96))) }
+func (s CacheStatus) String() string {
+	var space [96]byte
+	return string(s.Append(space[:0]))
+}
 
 // Append appends the field's value to b and returns the longer slice.
 func (s CacheStatus) Append(b []byte) []byte {

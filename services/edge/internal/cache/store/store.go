@@ -212,6 +212,7 @@ func (s *Store[H]) locate(v *volume, key Key, f found) (*Item[H], error) {
 		}
 	}
 	if it := s.pending.get(f.id); it != nil {
+		s.remember(it)
 		return it, nil
 	}
 	whole := int64(0)
@@ -349,7 +350,9 @@ func (s *Store[H]) store(it *Item[H], headBytes int, until time.Time, was *Item[
 		s.metrics.dropped(why)
 		return false
 	}
-	s.remember(it)
+	if was != nil { // somebody wants it: it was validated
+		s.remember(it)
+	}
 	s.wake(s.ring)
 	if s.queue.long() {
 		s.wake(s.hurry)
