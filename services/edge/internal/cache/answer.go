@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/ccnq/ccnq/services/edge/internal/cache/rfc9111"
@@ -63,17 +62,8 @@ func (c *Cache) answer(
 ) (Result, bool) {
 	h := q.W.Header()
 	res.write(h)
-	// One text holds the values that are this response's own.
-	var space [128]byte
-	b := rfc9111.AppendAge(space[:0], res.Age(now))
-	age := len(b)
-	b = status.Append(b)
-	end := len(b)
-	b = strconv.AppendInt(b, f.item.Size(), 10)
-	text := string(b)
-	values := [3]string{text[:age], text[age:end], text[end:]}
-	h["Age"] = values[0:1:1]
-	h[cacheStatus] = behind(res.Header[cacheStatus], values[1:2:2])
+	own := res.own(status, res.Age(now), f.item.Size())
+	h["Age"], h[cacheStatus] = own.age, own.status
 	h["X-Cache"] = word.field()
 
 	result := Result{End: Answered, Word: word, Status: res.Status}
@@ -89,7 +79,7 @@ func (c *Cache) answer(
 		}
 	}
 	if bodyAllowed(res.Status) {
-		h["Content-Length"] = values[2:3:3]
+		h["Content-Length"] = own.length
 	}
 	guessNothing(h)
 	if r.Method == http.MethodHead || f.item.Size() == 0 {

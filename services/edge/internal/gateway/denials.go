@@ -9,11 +9,11 @@ import (
 // recordDenial tells the outbox of a refusal. The head of the response has
 // been written by then; a client that had left before is no denial.
 func (g *Gateway) recordDenial(x *exchange) {
-	if g.opts.Denials == nil || x.r.Context().Err() != nil {
+	if g.opts.Denials == nil {
 		return
 	}
 	kind, ok := g.denialOf(x)
-	if ok {
+	if ok && x.r.Context().Err() == nil {
 		g.opts.Denials.Record(kind, x.client, x.group, x.r.URL.Path, x.arrived)
 	}
 }

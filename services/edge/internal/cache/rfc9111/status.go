@@ -55,7 +55,7 @@ func (s CacheStatus) Append(b []byte) []byte {
 		b = strconv.AppendInt(append(b, "; fwd-status="...), int64(s.Status), 10)
 	}
 	if s.Stored || s.Forward == "" {
-		b = strconv.AppendInt(append(b, "; ttl="...), floorSeconds(s.TTL), 10)
+		b = strconv.AppendInt(append(b, "; ttl="...), Seconds(s.TTL), 10)
 	}
 	if s.Stored {
 		b = append(b, "; stored"...)
@@ -66,7 +66,8 @@ func (s CacheStatus) Append(b []byte) []byte {
 	return b
 }
 
-func floorSeconds(d time.Duration) int64 {
+// Seconds returns the whole seconds of d, rounded down.
+func Seconds(d time.Duration) int64 {
 	n := int64(d / time.Second)
 	if d%time.Second < 0 {
 		n--
