@@ -56,7 +56,8 @@ type lane[H any] struct {
 // fetching is the context of a fetch: it ends as the flight says, and has the
 // values of its leader's request.
 type fetching struct {
-	context.Context
+	context.Context //nolint:containedctx // it is one
+
 	values context.Context //nolint:containedctx // whose end does not count
 }
 
