@@ -26,6 +26,8 @@
 // Never read: until the bucket has been read, or Options.ReadyWithin has passed,
 // the list is not ready. After that it lets through what it does not know, and
 // says that it is degraded.
+// Blocks that it hears are counted and not enforced until the first mark says
+// what the service does with them.
 //
 // # Readers and writers
 //

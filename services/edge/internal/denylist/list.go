@@ -71,6 +71,7 @@ func New(opts Options) *List {
 		opts.ReadyWithin = defaultReadyWithin
 	}
 	l := &List{opts: opts, table: NewTable(), started: time.Now(), again: make(chan struct{}, 1), stop: func() {}}
+	l.monitor.Store(true)
 	l.metrics = newMetrics(opts.Registerer, l)
 	return l
 }
@@ -81,7 +82,8 @@ func (l *List) Check(addr netip.Addr, now time.Time) (until time.Time, blocked b
 }
 
 // Monitor reports whether blocks are to be counted and not enforced, as the
-// newest mark says.
+// newest mark says. Before the first mark they are not: a block that is heard
+// earlier may be of a service that only counts.
 func (l *List) Monitor() bool { return l.monitor.Load() }
 
 // Status is not ready until the blocks were read or Options.ReadyWithin has

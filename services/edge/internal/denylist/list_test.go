@@ -230,10 +230,12 @@ func TestWithoutAMarkNothingIsRead(t *testing.T) {
 	open := follow(t, broker.connect(t, "", nil), time.Nanosecond)
 	open.status(t, "degraded: "+words+errNoMark.Error()+"; nobody unknown is refused")
 	s.put(t, "192.0.2.1", later)
-	open.until(t, "192.0.2.1", later) // what is heard counts at once
+	open.until(t, "192.0.2.1", later) // what is heard is known at once
+	require.True(t, open.Monitor(), "and enforced when the service says that blocks are")
 	s.publish(t, 1, 0)
 	l.status(t, "ok")
 	open.status(t, "ok")
+	require.False(t, open.Monitor())
 	blocked(t, l.table, "192.0.2.1", time.Now(), later)
 }
 

@@ -126,12 +126,10 @@ func (p *Process) signal(s syscall.Signal) error {
 // Stop ends the program with SIGTERM and waits for its end. One that has ended
 // before is an error.
 func (p *Process) Stop() error {
-	select {
-	case <-p.ended:
+	if err := p.signal(syscall.SIGTERM); errors.Is(err, os.ErrProcessDone) {
+		<-p.ended // and has said everything
 		return errors.Join(fmt.Errorf("%s ended by itself", p.name), p.err, p.said())
-	default:
-	}
-	if err := p.signal(syscall.SIGTERM); err != nil {
+	} else if err != nil {
 		return err
 	}
 	timeout := time.NewTimer(stopWait)
