@@ -87,13 +87,9 @@ func (t *trial) suffer(ctx context.Context, f fault) error {
 	if f.failsOpen {
 		t.tell(f.name+": groups above their cap meanwhile (requests pass)", strconv.Itoa(seen.over()))
 	} else {
-		figure := strconv.Itoa(seen.over())
-		if seen.over() > 0 {
-			passed, err := t.undecided(ctx)
-			if err != nil {
-				return err
-			}
-			figure += " (passed undecided: " + passed.since(passedBefore) + ")"
+		figure, err := t.over(ctx, seen, passedBefore)
+		if err != nil {
+			return err
 		}
 		t.note(f.name+": groups above their cap", figure, "0", seen.over() == 0)
 	}
@@ -137,6 +133,17 @@ func (t *trial) undecided(ctx context.Context) (causes, error) {
 		}
 	}
 	return all, nil
+}
+
+// over is how many groups were above their cap, and why requests passed since
+// some were counted.
+func (t *trial) over(ctx context.Context, seen seen, before causes) (string, error) {
+	figure := strconv.Itoa(seen.over())
+	if seen.over() == 0 {
+		return figure, nil
+	}
+	passed, err := t.undecided(ctx)
+	return figure + " (passed undecided: " + passed.since(before) + ")", err
 }
 
 // since is what has become more, in words.
