@@ -34,8 +34,9 @@
 // sync: at most SyncInterval, or as long as the store does not answer. Decisions
 // never wait for the store. What a failure leaves unpublished is published later, and
 // counts as of then, however long the failure was; in Redis, the batch that failed counts
-// in the window in which it was made. Hits of the last interval are lost when a node ends. Windows follow the wall clock, so the clocks of nodes should agree
-// to a fraction of MaxAge.
+// in the window in which it was made. Hits of the last interval are lost when a node
+// ends. Windows follow the wall clock, so the clocks of nodes should agree to a
+// fraction of MaxAge.
 //
 // # Differences from connect-qos
 //

@@ -50,8 +50,9 @@
 // its request pass, with the fallback too.
 //
 // A question goes to any coordinator. If that one is silent, it goes once more to
-// the one that was heard last, by its id: NATS needs up to 15 s to notice that
-// one was frozen or cut off, and hands it its share until then.
+// the one that was heard last, by its id, and then to whoever was heard since, or
+// to any: NATS needs up to 15 s to notice that one was frozen or cut off, and hands
+// it its share until then.
 //
 // Releases and cancels are sent until they are acknowledged. They do not count
 // for the breaker, since a group that somebody has locked in the store delays

@@ -6,10 +6,11 @@
 // The index in memory says what is stored: one slot of 80 bytes and a place in
 // a map for each entry, and no pointers. The file holds what the index names,
 // or will soon: an entry is readable from the moment it is put, out of the
-// queue of the one goroutine that writes, and on disk within about 100 ms. Every version of an
-// entry has a number of its own, by which the memory tier and the file hold it,
-// so neither can show an old one. Everything here can be fetched again, and may
-// be deleted while the process does not run.
+// queue of the one goroutine that writes, and on disk within about 100 ms. The
+// memory tier takes it when it is read for the first time, or was validated. Every
+// version of an entry has a number of its own, by which the memory tier and the
+// file hold it, so neither can show an old one. Everything here can be fetched
+// again, and may be deleted while the process does not run.
 //
 // # The file
 //
