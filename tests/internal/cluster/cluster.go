@@ -348,6 +348,12 @@ func (c *Cluster) Held(t testing.TB, edge string) (item wire.Item) {
 	return item
 }
 
+// Denials is how many denials are counted.
+func (c *Cluster) Denials(t testing.TB) int {
+	t.Helper()
+	return count(t, c.db.Config(), "SELECT coalesce(sum(count), 0)::integer FROM ip_denial_count")
+}
+
 // Waiting waits until so many requests stand in line.
 func (c *Cluster) Waiting(t testing.TB, want int) {
 	t.Helper()
