@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -35,14 +36,16 @@ func KVKey(subject string) string {
 // BlockKey is the key of a block: ip. or range. and the canonical text, with
 // the dots of IPv4 as hyphens and the colons of IPv6 as underscores.
 func BlockKey(scope Scope, target string) string {
-	return string(scope) + "." + strings.NewReplacer(".", "-", ":", "_").Replace(target)
+	return string(scope) + "." + keyText.Replace(target)
 }
+
+var keyText = strings.NewReplacer(".", "-", ":", "_")
 
 // ParseBlockKey is the inverse of [BlockKey]; an address comes back as the
 // prefix of its full length.
 func ParseBlockKey(key string) (Scope, netip.Prefix, error) {
 	scope, text, ok := strings.Cut(key, ".")
-	if !ok || len(text) > MaxKey {
+	if !ok || len(text) > MaxKey || strings.ContainsAny(text, ".:") {
 		return "", netip.Prefix{}, fmt.Errorf("key %q is not one of a block", clip([]byte(key)))
 	}
 	if strings.Contains(text, "_") {
@@ -53,9 +56,6 @@ func ParseBlockKey(key string) (Scope, netip.Prefix, error) {
 	p, err := ParseTarget(Scope(scope), text)
 	if err != nil {
 		return "", netip.Prefix{}, fmt.Errorf("key %q: %w", clip([]byte(key)), err)
-	}
-	if BlockKey(Scope(scope), TargetText(Scope(scope), p)) != key {
-		return "", netip.Prefix{}, fmt.Errorf("key %q is not in canonical form", clip([]byte(key)))
 	}
 	return Scope(scope), p, nil
 }
@@ -76,6 +76,70 @@ func (b Block) Validate() error {
 		return fmt.Errorf("version %d is not positive", b.Version)
 	}
 	return checkWords(b.Reason)
+}
+
+// DecodeBlock is [Decode] of a block, several times as fast for what
+// [json.Marshal] makes of one: an edge reads all of them when it starts.
+func DecodeBlock(data []byte) (Block, error) {
+	if b, ok := readBlock(data); ok && b.Validate() == nil {
+		return b, nil
+	}
+	return Decode[Block](data)
+}
+
+// readBlock reads a block as this package writes it: all fields in their order,
+// without spaces and escapes. Of anything else it reports false.
+func readBlock(data []byte) (b Block, ok bool) {
+	if b.BlockedUntil, data, ok = readTime(data, `{"blocked_until":"`); !ok {
+		return Block{}, false
+	}
+	if data, ok = bytes.CutPrefix(data, []byte(`,"version":`)); !ok {
+		return Block{}, false
+	}
+	digits := 0
+	for digits < len(data) && '0' <= data[digits] && data[digits] <= '9' {
+		b.Version = 10*b.Version + int64(data[digits]-'0')
+		digits++
+	}
+	if digits == 0 || digits > 18 || data[0] == '0' { // 18 digits fit
+		return Block{}, false
+	}
+	data = data[digits:]
+	if rest, found := bytes.CutPrefix(data, []byte(`,"reason":"`)); found {
+		end := bytes.IndexByte(rest, '"')
+		if end < 0 || !plain(rest[:end]) {
+			return Block{}, false
+		}
+		if b.Reason = "denials"; string(rest[:end]) != b.Reason { // most often it is, and costs no memory
+			b.Reason = string(rest[:end])
+		}
+		data = rest[end+1:]
+	}
+	if b.Since, data, ok = readTime(data, `,"since":"`); !ok || string(data) != "}" {
+		return Block{}, false
+	}
+	return b, true
+}
+
+// readTime reads a time in quotes behind a prefix that ends with the first
+// quote.
+func readTime(data []byte, prefix string) (t time.Time, rest []byte, ok bool) {
+	data, ok = bytes.CutPrefix(data, []byte(prefix))
+	end := bytes.IndexByte(data, '"')
+	if !ok || end < 0 || t.UnmarshalText(data[:end]) != nil {
+		return time.Time{}, nil, false
+	}
+	return t, data[end+1:], true
+}
+
+// plain reports whether a text in JSON stands for itself.
+func plain(text []byte) bool {
+	for _, c := range text {
+		if c < ' ' || c > '~' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // Mark is written to [KeyMark] every few seconds by the denylist service. A

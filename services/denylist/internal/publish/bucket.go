@@ -166,7 +166,7 @@ func (b *bucket) see(ctx context.Context, e *entry) (newer bool, err error) {
 		return false, err
 	}
 	e.expect = m.Sequence
-	is, err := wire.Decode[wire.Block](m.Data)
+	is, err := wire.DecodeBlock(m.Data)
 	if err != nil || m.Deleted {
 		return false, nil //nolint:nilerr // nonsense is written over
 	}

@@ -123,7 +123,7 @@ func (c *comparison) readKeys(ctx context.Context) error {
 				continue
 			}
 			is := held{seq: m.Sequence}
-			if block, err := wire.Decode[wire.Block](m.Data); err == nil && !m.Deleted {
+			if block, err := wire.DecodeBlock(m.Data); err == nil && !m.Deleted {
 				is.until, is.version = block.BlockedUntil.UnixMicro(), block.Version
 				c.newest = max(c.newest, is.version)
 			}

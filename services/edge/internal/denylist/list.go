@@ -166,7 +166,7 @@ func (l *List) live(m bus.StreamMessage) {
 		l.table.remove(scope, target)
 		return
 	}
-	b, err := wire.Decode[wire.Block](m.Data)
+	b, err := wire.DecodeBlock(m.Data)
 	if err != nil {
 		l.refuse(fmt.Errorf("%s: %w", name, err))
 		return

@@ -199,7 +199,7 @@ func (l *List) decode(m bus.StreamMessage) (change, bool) {
 		l.refuse(err)
 		return change{}, false
 	}
-	b, err := wire.Decode[wire.Block](m.Data)
+	b, err := wire.DecodeBlock(m.Data)
 	if err != nil {
 		l.refuse(fmt.Errorf("%s: %w", name, err))
 		return change{}, false
