@@ -39,6 +39,7 @@ func TestF17_MoreThanTheLimitUnderARace(t *testing.T) {
 		require.NoError(t, a.Err)
 		byStatus[a.Status]++
 	}
+	require.Empty(t, undecided(t, c))
 	require.LessOrEqual(t, c.Origin.Max(visitor.Group(alice)), served, "requests at once")
 	require.Equal(t, requests, byStatus[http.StatusOK]+byStatus[http.StatusTooManyRequests], "%v", byStatus)
 	require.Equal(t, byStatus[http.StatusOK], c.Origin.Total())

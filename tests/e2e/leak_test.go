@@ -132,7 +132,7 @@ func TestLeaks_TenThousandRequests(t *testing.T) {
 	}
 	all.Wait()
 
-	require.Zero(t, undecided(t, c))
+	require.Empty(t, undecided(t, c))
 	require.LessOrEqual(t, c.Origin.MaxOfAll(), served)
 	require.Positive(t, verdicts(t, c, "queue-full"), "the run must fill the queue")
 	require.Positive(t, verdicts(t, c, "client-gone"), "visitors must have left while they waited")

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -75,12 +76,17 @@ func requireVerdicts(t *testing.T, c *cluster.Cluster, want int, verdict string)
 	require.Equal(t, want, verdicts(t, c, verdict), verdict)
 }
 
-// undecided counts the requests that passed because nobody could decide.
-func undecided(t *testing.T, c *cluster.Cluster) int {
+// undecided returns the requests that passed because nobody could decide, by
+// cause.
+func undecided(t *testing.T, c *cluster.Cluster) map[string]int {
 	t.Helper()
-	sum := 0.0
+	causes := map[string]int{}
 	for _, e := range c.Edges {
-		sum += scrape.Get(t, e.Admin).Sum("ccnq_queue_fail_open_total")
+		for series, n := range scrape.Get(t, e.Admin) {
+			if cause, ok := strings.CutPrefix(series, "ccnq_queue_fail_open_total"); ok && n > 0 {
+				causes[cause] += int(n)
+			}
+		}
 	}
-	return int(sum)
+	return causes
 }

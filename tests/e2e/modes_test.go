@@ -73,7 +73,7 @@ func TestFallbackLocal_CountsAloneAndComesBack(t *testing.T) {
 	require.Equal(t, served, fifth.Answer(t).Status)
 	finish(t, thirdHeld, third)
 	require.Equal(t, 2, c.Origin.Max(visitor.Group(alice)))
-	require.Zero(t, undecided(t, c))
+	require.Empty(t, undecided(t, c))
 	c.NothingLeft(t)
 }
 
@@ -98,7 +98,11 @@ func TestOpen_WithoutCoordinatorsEverythingPasses(t *testing.T) {
 	}
 	require.InDelta(t, asks, scrape.Get(t, e.Admin).Value(t, "ccnq_queue_asks_total"), 0, "nobody is asked any more")
 	requireVerdicts(t, c, 42, "fail-open")
-	require.Equal(t, 42, undecided(t, c))
+	passed := 0
+	for _, n := range undecided(t, c) {
+		passed += n
+	}
+	require.Equal(t, 42, passed)
 
 	c.StartCoordinator(t, nil)
 	e.Decides(t)

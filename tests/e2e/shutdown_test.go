@@ -163,6 +163,6 @@ func TestShutdown_RollingFailsNobody(t *testing.T) {
 	}
 	require.LessOrEqual(t, c.Origin.MaxOfAll(), 3)
 	c.Edges = c.Edges[2:]
-	require.Zero(t, undecided(t, c))
+	require.Empty(t, undecided(t, c))
 	c.NothingLeft(t)
 }
