@@ -4,7 +4,10 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"net/url"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -103,17 +106,37 @@ func (c *Config) Validate() []string {
 			problems = append(problems, "CCNQ_EDGE_ID: "+err.Error())
 		}
 	}
-	for name, list := range map[string]string{
-		"CCNQ_TRUSTED_PROXIES": c.General.TrustedProxies,
-		"CCNQ_QUEUE_ALLOWLIST": c.Queue.Allowlist,
-	} {
-		if _, err := clientip.ParseSet(list); err != nil {
-			problems = append(problems, name+": "+err.Error())
-		}
+	if host := c.Upstream.Host; host != "" && !validHost(host) {
+		problems = append(problems, fmt.Sprintf("CCNQ_UPSTREAM_HOST: %q is not a host or host:port", host))
+	}
+	if proxies, err := clientip.ParseSet(c.General.TrustedProxies); err != nil {
+		problems = append(problems, "CCNQ_TRUSTED_PROXIES: "+err.Error())
+	} else if c.General.TrustedProxies != "" && proxies.Empty() {
+		problems = append(problems, fmt.Sprintf("CCNQ_TRUSTED_PROXIES: %q names no address; leave it empty to believe everybody", c.General.TrustedProxies))
+	}
+	if _, err := clientip.ParseSet(c.Queue.Allowlist); err != nil {
+		problems = append(problems, "CCNQ_QUEUE_ALLOWLIST: "+err.Error())
 	}
 	problems = append(problems, c.validateQoS()...)
 	problems = append(problems, c.validateCache()...)
 	return append(problems, c.NATS.Validate()...)
+}
+
+// validHost says whether text can be sent as a Host header: a name, an IPv4
+// address or an IPv6 address in brackets, with a port or none (RFC 9110,
+// section 7.2).
+func validHost(text string) bool {
+	u, err := url.Parse("//" + text)
+	if err != nil || u.Host != text || u.Hostname() == "" || !httpguts.ValidHostHeader(text) {
+		return false
+	}
+	if strings.Contains(u.Hostname(), ":") != (text[0] == '[') {
+		return false
+	}
+	if port := u.Port(); port != "" {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	return err == nil && !strings.HasSuffix(text, ":")
 }
 
 // edgeID returns the configured name, or the host's with something random.

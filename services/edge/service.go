@@ -87,7 +87,7 @@ func New(cfg Config, deps Deps) (_ *Edge, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("CCNQ_QUEUE_ALLOWLIST: %w", err)
 	}
-	if cfg.General.ClientIPHeader != "" && cfg.General.TrustedProxies == "" {
+	if cfg.General.ClientIPHeader != "" && trusted.Empty() {
 		deps.Logger.Warn("everybody's word is taken for the client's address: set CCNQ_TRUSTED_PROXIES to the proxies in front",
 			"header", cfg.General.ClientIPHeader)
 	}

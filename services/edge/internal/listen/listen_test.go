@@ -135,7 +135,7 @@ func TestServer_OptionsAsteriskReachesTheHandler(t *testing.T) {
 func TestServer_SlowHead(t *testing.T) {
 	t.Parallel()
 	got := make(chan struct{}, 1)
-	_, addr := start(t, Options{ReadHeaderTimeout: 50 * time.Millisecond, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	_, addr := start(t, Options{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got <- struct{}{}
 		body, err := io.ReadAll(r.Body)
 		if err == nil {
@@ -146,9 +146,13 @@ func TestServer_SlowHead(t *testing.T) {
 	write(t, slowBody, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello")
 	receive(t, got)
 
+	var cutOff []*bufio.Reader
 	for _, half := range []string{"GET / HTTP/1.1\r\nHost: a\r\nX-Slow: ", "GET", ""} {
 		c, br := dial(t, addr)
 		write(t, c, half)
+		cutOff = append(cutOff, br)
+	}
+	for _, br := range cutOff {
 		_, err := io.ReadAll(br)
 		require.NoError(t, err, "the server closes the connection")
 	}
