@@ -117,14 +117,14 @@ func (g *Gate) judge(done func(error), err error) {
 // timeout at most. It sends nothing while the breaker is not closed. The
 // breaker does not judge by these: while somebody else's transaction locks one
 // group, they are answered late.
-func handBack[Req wire.Message, Resp reply](ctx context.Context, g *Gate, subject string, req Req) (Resp, error) {
+func handBack[Req wire.Message, Resp reply](ctx context.Context, g *Gate, subject string, req Req, sure func(Resp) bool) (Resp, error) {
 	if !g.closed() {
 		var none Resp
 		return none, gobreaker.ErrOpenState
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.opts.AdmitTimeout)
 	defer cancel()
-	return question[Req, Resp](ctx, g, subject, func() Req { return req })
+	return question(ctx, g, subject, func() Req { return req }, sure)
 }
 
 // reply is an answer that says which coordinator gave it.
@@ -133,67 +133,104 @@ type reply interface {
 	AnsweredBy() string
 }
 
+// attempts is how often a question is asked at most.
+const attempts = 3
+
+// response is what became of one attempt.
+type response[Resp reply] struct {
+	resp Resp
+	err  error
+	own  bool // one coordinator was asked by its id
+}
+
+// settles reports whether the question needs no other answer while others may
+// come. That a coordinator has ended, or had stood still and no longer knows
+// whom it keeps waiting, says nothing of the others.
+func (a response[Resp]) settles(sure func(Resp) bool) bool {
+	switch {
+	case a.err == nil:
+		return sure == nil || sure(a.resp)
+	case errors.Is(a.err, bus.ErrNoResponders):
+		return !a.own
+	}
+	return !errors.Is(a.err, bus.ErrTimeout) && bus.CodeOf(a.err) != bus.CodeExpired
+}
+
 // question asks a coordinator until ctx ends, which must have a deadline: any of
 // them, and if that one is silent the one that was heard last. NATS goes on to
 // give a coordinator that is frozen or cut off its share of the questions for up
 // to 15 s, so that asking any of two again would fail every fourth time. Who was
-// heard last may have fallen silent just now, so whoever is heard by then is
-// asked for a third time. Req is called before each attempt.
-func question[Req wire.Message, Resp reply](ctx context.Context, g *Gate, subject string, req func() Req) (Resp, error) {
-	first, cancel := context.WithTimeout(ctx, askAgain)
-	resp, err := attempt[Req, Resp](first, g, subject, req())
-	cancel()
-	if deadline, _ := ctx.Deadline(); !errors.Is(err, bus.ErrTimeout) || time.Until(deadline) <= 0 {
-		return resp, err
-	}
-
-	type answer struct {
-		resp Resp
-		err  error
-	}
-	ctx, cancel = context.WithCancel(ctx)
-	defer cancel() // ends the attempt that comes too late
-	answers := make(chan answer, 2)
-	open := 0
+// heard last may have fallen silent just now, so whoever is heard by then is asked
+// for a third time. Req is called before each attempt.
+//
+// Whichever answer comes first counts, also that to an attempt after which others
+// were made. But an answer of which sure (nil is always) is not true is taken only
+// when no other can come: to an earlier copy of the question the answer may have
+// been another.
+func question[Req wire.Message, Resp reply](ctx context.Context, g *Gate, subject string, req func() Req, sure func(Resp) bool) (Resp, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the attempts that come too late
+	answers := make(chan response[Resp], attempts)
+	asked, open := 0, 0
 	ask := func(by *string) {
+		asked++
+		open++
 		message, to := req(), subject
 		if by != nil {
 			to = wire.OwnSubject(subject, *by)
 		}
-		open++
 		go func() {
 			resp, err := attempt[Req, Resp](ctx, g, to, message)
-			answers <- answer{resp, err}
+			answers <- response[Resp]{resp, err, by != nil}
 		}()
 	}
-	second := g.heard.Load()
-	ask(second)
-	last := time.NewTimer(askLast - askAgain)
-	defer last.Stop()
-	for third := false; ; {
+	ask(nil)
+	var last *response[Resp] // of those that settle nothing, the best
+	var second *string
+	next := time.NewTimer(askAgain)
+	defer next.Stop()
+	for {
+		var over <-chan struct{}
+		if open == 0 {
+			over = ctx.Done()
+		}
 		select {
+		case <-over:
+			return last.resp, last.err
 		case a := <-answers:
 			open--
-			if gone := errors.Is(a.err, bus.ErrNoResponders) && second != nil; third && open == 0 || !gone {
+			if a.settles(sure) {
 				return a.resp, a.err
 			}
-			last.Reset(0) // it has ended
-		case <-last.C:
-			if third {
-				continue
+			if last == nil || last.err != nil {
+				last = &a
 			}
-			third = true
-			if second != nil {
-				g.heard.CompareAndSwap(second, nil)
+			switch {
+			case last.err == nil: // it is known, unless an earlier copy had another answer
+				asked = attempts
+			case a.own && errors.Is(a.err, bus.ErrNoResponders) && asked < attempts:
+				next.Reset(0)
 			}
-			ask(g.heard.Load())
+			if open == 0 && asked == attempts {
+				return last.resp, last.err
+			}
+		case <-next.C:
+			if deadline, _ := ctx.Deadline(); time.Until(deadline) <= 0 {
+				continue // the end of ctx is about to be noticed
+			}
+			switch asked {
+			case 1:
+				second = g.heard.Load()
+				ask(second)
+				next.Reset(askLast - askAgain)
+			case 2:
+				if second != nil {
+					g.heard.CompareAndSwap(second, nil)
+				}
+				ask(g.heard.Load())
+			}
 		}
 	}
-}
-
-// once is a question that is asked once.
-func once[Req wire.Message, Resp reply](ctx context.Context, g *Gate, subject string, req func() Req) (Resp, error) {
-	return attempt[Req, Resp](ctx, g, subject, req())
 }
 
 // attempt asks once, and remembers who answered.
@@ -227,7 +264,7 @@ func (g *Gate) ask(ctx context.Context, t *Ticket, mode wire.Mode) (wire.AdmitRe
 			// expired, or that the group is locked.
 			BudgetMS: max((time.Until(deadline) * 9 / 10).Milliseconds(), 1),
 		}
-	})
+	}, nil)
 	g.judge(done, err)
 	if err == nil {
 		g.metrics.latency.Observe(time.Since(began).Seconds())
@@ -240,7 +277,9 @@ func (g *Gate) ask(ctx context.Context, t *Ticket, mode wire.Mode) (wire.AdmitRe
 
 // takeBack cancels a ticket and returns what it was.
 func (g *Gate) takeBack(ctx context.Context, t *Ticket) (wire.Was, error) {
-	reply, err := handBack[wire.CancelRequest, wire.CancelReply](ctx, g, wire.SubjectCancel, wire.CancelRequest(t.item()))
+	reply, err := handBack(ctx, g, wire.SubjectCancel, wire.CancelRequest(t.item()), func(r wire.CancelReply) bool {
+		return r.Was != wire.WasGone // which an earlier copy may have caused
+	})
 	return reply.Was, err
 }
 
@@ -250,6 +289,6 @@ func (g *Gate) giveBack(ctx context.Context, tickets []*Ticket) error {
 	for i, t := range tickets {
 		items[i] = t.item()
 	}
-	_, err := handBack[wire.ReleaseRequest, wire.ReleaseReply](ctx, g, wire.SubjectRelease, wire.ReleaseRequest{Items: items})
+	_, err := handBack[wire.ReleaseRequest, wire.ReleaseReply](ctx, g, wire.SubjectRelease, wire.ReleaseRequest{Items: items}, nil)
 	return err
 }

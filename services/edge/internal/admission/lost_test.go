@@ -198,6 +198,10 @@ func TestErrorsPass(t *testing.T) {
 				t := w.t
 				w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { call.Fail(code, "as told") } })
 				v := w.arrive(groupA, nil)
+				if code == bus.CodeExpired { // see TestExpiredTooEarlyIsAskedAgain
+					w.undecided(v)
+					pass(askLast)
+				}
 				outcome := w.is(v, FailOpen)
 				require.True(t, outcome.Pass)
 				require.Equal(t, cause, outcome.Cause)
@@ -219,5 +223,121 @@ func TestUnreadableReplyPasses(t *testing.T) {
 		require.Equal(t, CauseError, w.is(v, FailOpen).Cause)
 		w.finish(v)
 		w.clean()
+	})
+}
+
+// A cancel that takes long is sent again, and the second copy finds nothing. What
+// the first was told counts, whatever comes first.
+func TestSlowCancelIsNotTakenForForgotten(t *testing.T) {
+	t.Parallel()
+	for name, swapped := range map[string]bool{"in order": false, "swapped": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, nil, func(w *world) {
+				t := w.t
+				calls := make(chan *cancelCall, 3)
+				w.co.tell(func(c *coordinator) {
+					c.admit = queued
+					c.onCancel = func(call *cancelCall) { calls <- call }
+				})
+				v := w.arrive(groupA, nil)
+				pass(testPendingTimeout)
+				first := <-calls
+				pass(askAgain)
+				second := <-calls
+				if swapped {
+					second.Reply(wire.CancelReply{Was: wire.WasGone})
+					synctest.Wait()
+					w.undecided(v)
+					pass(askLast)
+					require.Empty(t, calls, "asking once more would not help")
+				}
+				first.Reply(wire.CancelReply{Was: wire.WasPending})
+				synctest.Wait()
+				w.is(v, QueueTimeout)
+			})
+		})
+	}
+}
+
+// If nobody tells what the first copy of a cancel was told, the request passes in
+// the end.
+func TestForgottenIsTakenWhenNothingElseComes(t *testing.T) {
+	t.Parallel()
+	run(t, nil, func(w *world) {
+		calls := make(chan *cancelCall, 3)
+		w.co.tell(func(c *coordinator) {
+			c.admit = queued
+			c.onCancel = func(call *cancelCall) { calls <- call }
+		})
+		v := w.arrive(groupA, nil)
+		pass(testPendingTimeout)
+		<-calls
+		pass(askAgain)
+		(<-calls).Reply(wire.CancelReply{Was: wire.WasGone})
+		pass(testAdmitTimeout - askAgain - 1)
+		w.undecided(v)
+		pass(1)
+		require.Equal(w.t, CauseForgotten, w.is(v, FailOpen).Cause)
+	})
+}
+
+// The late answer to the first copy of a question is as good as another.
+func TestLateAnswerCounts(t *testing.T) {
+	t.Parallel()
+	run(t, nil, func(w *world) {
+		calls := make(chan *admitCall, 3)
+		w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { calls <- call } })
+		v := w.arrive(groupA, nil)
+		first := <-calls
+		pass(askAgain)
+		<-calls
+		first.Reply(admitted)
+		synctest.Wait()
+		w.is(v, Admitted)
+		w.finish(v)
+	})
+}
+
+// A coordinator that had stood still does not know how long a request has waited,
+// and says that it expired. The edge knows better.
+func TestExpiredTooEarlyIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	run(t, nil, func(w *world) {
+		calls := make(chan *admitCall, 3)
+		w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { calls <- call } })
+		v := w.arrive(groupA, nil)
+		(<-calls).Fail(bus.CodeExpired, "stood still")
+		pass(askAgain)
+		(<-calls).Fail(bus.CodeExpired, "stood still")
+		pass(askLast - askAgain)
+		w.undecided(v)
+		(<-calls).Reply(admitted)
+		synctest.Wait()
+		w.is(v, Admitted)
+		w.finish(v)
+
+		v = w.arrive(groupB, nil)
+		for _, after := range []time.Duration{askAgain, askLast - askAgain, 0} {
+			(<-calls).Fail(bus.CodeExpired, "stood still")
+			pass(after)
+		}
+		require.Equal(w.t, CauseTimeout, w.is(v, FailOpen).Cause, "there is no fourth")
+	})
+}
+
+// A status that is not answered does not keep the next one back for as long as the
+// lease lasts.
+func TestLostStatusDoesNotEndTheLease(t *testing.T) {
+	t.Parallel()
+	run(t, func(o *Options) { o.AdmitTimeout = 20 * time.Second }, func(w *world) {
+		w.co.tell(func(c *coordinator) { c.mute = true })
+		for len(w.co.polled()) == 0 {
+			pass(statusInterval / 10)
+		}
+		before := len(w.co.polled())
+		w.co.tell(func(c *coordinator) { c.mute = false })
+		pass(w.gate.opts.Lease / 3)
+		require.Greater(w.t, len(w.co.polled()), before)
 	})
 }

@@ -57,11 +57,10 @@ func (g *Gate) wakePoll() {
 // status compares what this edge has with what the store has. It is also the
 // probe that ends an outage.
 func (g *Gate) status(ctx context.Context) {
-	inLine, active := g.tickets.list()
-	parts := min(1+(len(inLine)+len(active))/partSize, wire.MaxParts)
+	parts := min(1+g.tickets.len()/partSize, wire.MaxParts)
 	var unknown []wire.RequestID
 	for part := range parts {
-		more, err := g.statusPart(ctx, part, parts, inLine, active)
+		more, err := g.statusPart(ctx, part, parts)
 		if err != nil {
 			return // counted by the breaker
 		}
@@ -71,20 +70,19 @@ func (g *Gate) status(ctx context.Context) {
 	g.recovered()
 }
 
-// statusPart returns the ids that the store does not know.
-func (g *Gate) statusPart(ctx context.Context, part, parts int, inLine, active []wire.RequestID) ([]wire.RequestID, error) {
+// statusPart returns the ids that the store does not know. It takes a third of
+// the lease at most, so that one message that is lost does not end it.
+func (g *Gate) statusPart(ctx context.Context, part, parts int) ([]wire.RequestID, error) {
 	done, err := g.breaker.Allow()
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, g.opts.AdmitTimeout)
+	ctx, cancel := context.WithTimeout(ctx, min(g.opts.AdmitTimeout, g.opts.Lease/3))
 	defer cancel()
-	inLine, active = ofPart(inLine, part, parts), ofPart(active, part, parts)
-	ask := question[wire.StatusRequest, wire.StatusReply]
-	if !g.closed() {
-		ask = once // while nobody answers
-	}
-	reply, err := ask(ctx, g, wire.SubjectStatus, func() wire.StatusRequest {
+	// Each message says how things are when it is sent: the store frees what is
+	// older and not listed.
+	now := func() wire.StatusRequest {
+		inLine, active := g.tickets.list()
 		g.epoch = max(g.epoch+1, time.Now().UnixMicro())
 		return wire.StatusRequest{
 			Epoch:   g.epoch,
@@ -92,10 +90,16 @@ func (g *Gate) statusPart(ctx context.Context, part, parts int, inLine, active [
 			StaleMS: 2 * g.opts.AdmitTimeout.Milliseconds(),
 			Part:    part,
 			Parts:   parts,
-			Waiting: inLine,
-			Active:  active,
+			Waiting: ofPart(inLine, part, parts),
+			Active:  ofPart(active, part, parts),
 		}
-	})
+	}
+	var reply wire.StatusReply
+	if g.closed() {
+		reply, err = question[wire.StatusRequest, wire.StatusReply](ctx, g, wire.SubjectStatus, now, nil)
+	} else { // once, while nobody answers
+		reply, err = attempt[wire.StatusRequest, wire.StatusReply](ctx, g, wire.SubjectStatus, now())
+	}
 	g.judge(done, err)
 	for _, id := range reply.Promoted {
 		if t := g.tickets.get(id); t != nil && t.promote() {

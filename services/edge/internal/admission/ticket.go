@@ -173,6 +173,18 @@ func (r *registry) get(id wire.RequestID) *Ticket {
 	return s.byID[id]
 }
 
+// len returns the number of tickets.
+func (r *registry) len() int {
+	n := 0
+	for i := range r.shard {
+		s := &r.shard[i]
+		s.mu.Lock()
+		n += len(s.byID)
+		s.mu.Unlock()
+	}
+	return n
+}
+
 // list returns the ids of the tickets that wait and of those that hold a
 // place. Those that ask are listed as waiting: if the store has them, it must
 // not take them for forgotten.

@@ -211,12 +211,21 @@ func (s *Server) runCancels(batch []*cancelCall) {
 }
 
 func (s *Server) status(call *statusCall) {
-	s.statuses.Submit(call, call.Received.Add(opTimeout))
+	s.statuses.Submit(call, call.Received.Add(statusTimeout(call.Request)))
+}
+
+// statusTimeout bounds a status. It frees what is older than StaleMS and not
+// listed, so a list that is half as old is no longer used.
+func statusTimeout(r wire.StatusRequest) time.Duration {
+	if stale := time.Duration(r.StaleMS) * time.Millisecond; stale > 0 {
+		return min(opTimeout, stale/2)
+	}
+	return opTimeout
 }
 
 func (s *Server) runStatus(batch []*statusCall) {
 	call := batch[0]
-	ctx, cancel := context.WithDeadline(context.Background(), call.Received.Add(opTimeout))
+	ctx, cancel := context.WithDeadline(context.Background(), call.Received.Add(statusTimeout(call.Request)))
 	defer cancel()
 	r, err := s.opts.Store.Status(ctx, s.opts.Limits, store.Status{
 		EdgeID: call.Edge,

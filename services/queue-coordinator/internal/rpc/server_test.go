@@ -374,3 +374,33 @@ func unique(e *edge, i int) wire.RequestID {
 	copy(n[:8], e.id)
 	return n
 }
+
+// deadlines notes until when statuses may run.
+type deadlines struct {
+	store.Store
+	left chan time.Duration
+}
+
+func (d deadlines) Status(ctx context.Context, _ store.Limits, _ store.Status) (store.StatusResult, error) {
+	until, _ := ctx.Deadline()
+	d.left <- time.Until(until)
+	return store.StatusResult{}, nil
+}
+
+// A status frees what is older than its StaleMS and not listed. What was given to
+// the edge after it made the list must not become that old meanwhile.
+func TestOldListsFreeNothing(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	st := deadlines{left: make(chan time.Duration, 1)}
+	s.serve(s.connect("coordinator"), st, nil)
+	e := s.edge("edge-1")
+	for _, test := range []struct {
+		stale int64
+		most  time.Duration
+	}{{60_000, opTimeout}, {3_000, 1500 * time.Millisecond}, {0, opTimeout}} {
+		_, err := e.status(wire.StatusRequest{Epoch: 1, LeaseMS: 5_000, StaleMS: test.stale})
+		require.NoError(t, err)
+		require.LessOrEqual(t, <-st.left, test.most)
+	}
+}
