@@ -140,6 +140,8 @@ func classify(err error) class {
 		return fine
 	case errors.Is(err, store.ErrExpired), errors.Is(err, context.DeadlineExceeded):
 		return suspect
+	case errors.Is(err, store.ErrAnswer):
+		return failed
 	case !errors.As(err, &answer):
 		return lost
 	}

@@ -263,6 +263,7 @@ func TestClassify(t *testing.T) {
 		{sql("28P01"), lost},
 		{sql("42883"), lost},
 		{sql("3F000"), lost},
+		{fmt.Errorf("%w: outcome", store.ErrAnswer), failed},
 		{sql("22003"), failed},
 		{sql("42501"), failed},
 	} {

@@ -22,6 +22,9 @@ var (
 	ErrForeign = errors.New("request belongs to another edge or bucket")
 	// ErrClosed means that the store has been closed.
 	ErrClosed = errors.New("store is closed")
+	// ErrAnswer means that the store answered, and said of the item what it
+	// never should: a fault in its code, not a store that is away.
+	ErrAnswer = errors.New("unexpected answer of the store")
 )
 
 // Store is the state of the admission queue. All methods are safe for

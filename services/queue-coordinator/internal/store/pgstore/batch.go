@@ -152,7 +152,7 @@ func (r result) cancel() store.CancelResult {
 }
 
 func unexpected(outcome string) error {
-	return fmt.Errorf("unexpected outcome %q of a queue function", outcome)
+	return fmt.Errorf("%w: outcome %q of a queue function", store.ErrAnswer, outcome)
 }
 
 // submit brings each op of the batch to a report. Ops of groups that somebody

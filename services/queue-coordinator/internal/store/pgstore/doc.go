@@ -1,7 +1,7 @@
 // Package pgstore keeps the state of the admission queue in Postgres, for any
 // number of coordinators. The logic is in the functions of
-// db/migrations/00001_queue.sql, called through code that sqlc generated; this
-// package batches, bounds and retries the calls.
+// db/migrations/00001_queue.sql and its successors, called through code that
+// sqlc generated; this package batches, bounds and retries the calls.
 //
 // # Authority
 //

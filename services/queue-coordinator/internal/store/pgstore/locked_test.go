@@ -1,12 +1,17 @@
 package pgstore_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ccnq/ccnq/db"
+	"github.com/ccnq/ccnq/pkg/testdb"
 	"github.com/ccnq/ccnq/pkg/wire"
 	"github.com/ccnq/ccnq/services/queue-coordinator/internal/store"
 )
@@ -59,7 +64,7 @@ func TestLockedGroup(t *testing.T) {
 		s := newSystem(t)
 		s.seed("g", "h")
 		tx := s.operator(lockGroup, "g")
-		results := s.admit(within(300*time.Millisecond, request(11, "g")), request(12, "h"))
+		results := s.admit(within(3*time.Second, request(11, "g")), request(12, "h"))
 		require.Equal(t, wire.Queued, s.decided(results[1]))
 		require.ErrorIs(t, (<-results[0]).Err, store.ErrBusy)
 		require.NoError(t, tx.Rollback(t.Context()))
@@ -185,9 +190,88 @@ func TestLockedTable(t *testing.T) {
 	s := newSystem(t)
 	s.seed("g")
 	tx := s.operator(`LOCK TABLE active_request`)
-	for _, r := range s.admit(within(time.Second, request(11, "g")), within(time.Second, request(12, "h"))) {
+	for _, r := range s.admit(within(3*time.Second, request(11, "g")), within(3*time.Second, request(12, "h"))) {
 		require.ErrorIs(t, (<-r).Err, store.ErrBusy)
 	}
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.Equal(t, wire.Queued, s.decided(s.admit(request(11, "g"))[0]))
+}
+
+// TestLockGroups_DeletedMeanwhile: a group that somebody deletes between two
+// statements of the function is told as not locked, so that its requests are
+// tried again.
+func TestLockGroups_DeletedMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.exec(`INSERT INTO group_state (ip_group) VALUES ('g'), ('h')`)
+	tx := s.operator(`INSERT INTO group_state (ip_group) VALUES ('new')`)
+	_, err := tx.Exec(t.Context(), `DELETE FROM group_state WHERE ip_group = 'g'`)
+	require.NoError(t, err)
+	busy := s.lockGroups("g", "h", "new")
+	s.untilWaiting("lock_groups") // for the row of "new"
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, []string{"g"}, <-busy)
+	require.Equal(t, wire.Admitted, s.decided(s.admit(request(1, "g"))[0]))
+}
+
+// TestLockGroups_OrderOfBytes: new groups are made in the order of bytes, also
+// where the database sorts otherwise, so that no two calls wait crosswise.
+func TestLockGroups_OrderOfBytes(t *testing.T) {
+	t.Parallel()
+	server := testdb.StartServer(t)
+	admin, err := pgx.Connect(t.Context(), server.URL)
+	require.NoError(t, err)
+	_, err = admin.Exec(t.Context(), `CREATE DATABASE words TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'`)
+	require.NoError(t, err)
+	require.NoError(t, admin.Close(t.Context()))
+	cfg, err := pgxpool.ParseConfig(server.URL)
+	require.NoError(t, err)
+	cfg.ConnConfig.Database = "words"
+	require.NoError(t, db.Migrate(t.Context(), cfg.ConnConfig, "queue"))
+	cfg.ConnConfig.RuntimeParams["search_path"] = "queue"
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	var words bool
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT 'a' < 'B'`).Scan(&words))
+	require.True(t, words, "this database does not sort by bytes")
+
+	s := newSystemOn(t, pool)
+	tx := s.operator(`INSERT INTO group_state (ip_group) VALUES ('B')`)
+	busy := s.lockGroups("a", "B")
+	s.untilWaiting("lock_groups") // for the row of "B", which comes first
+	_, err = tx.Exec(t.Context(), `SET LOCAL lock_timeout = '1s'`)
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `INSERT INTO group_state (ip_group) VALUES ('a')`)
+	require.NoError(t, err, "the other call has not made the row of \"a\"")
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, []string{}, <-busy)
+}
+
+// lockGroups calls lock_groups, to create and to skip, and returns a channel
+// for what it could not lock.
+func (s *system) lockGroups(groups ...string) <-chan []string {
+	busy := make(chan []string, 1)
+	go func() {
+		var answer []string
+		err := s.pool.QueryRow(context.Background(), `SELECT lock_groups($1, true, true)`, groups).Scan(&answer)
+		if err != nil {
+			answer = []string{err.Error()}
+		}
+		busy <- answer
+	}()
+	return busy
+}
+
+// untilWaiting waits until a statement with the text waits for a lock.
+func (s *system) untilWaiting(text string) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		var waits bool
+		err := s.pool.QueryRow(context.Background(), `
+			SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE pid <> pg_backend_pid() AND datname = current_database()
+			  AND wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%')`, text).Scan(&waits)
+		return err == nil && waits
+	}, time.Minute, 5*time.Millisecond)
 }
