@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -19,6 +20,10 @@ import (
 // clusterAt is how many requests of an address, or twice as many of a subnet, the
 // cluster of a test blocks. They count for ten minutes.
 const clusterAt = 30
+
+// clusterShare is how many of them a test asks of each of three edges: two edges alone
+// stay below the limit.
+const clusterShare = clusterAt/2 - 1
 
 // together are edges without a queue that count together.
 type together struct {
@@ -68,30 +73,55 @@ func byNATS(t *testing.T) *together {
 }
 
 // listed is how many keys of a kind an edge knows to be above a limit of the cluster.
-func listed(t *testing.T, e *cluster.Edge, kind string) int {
-	t.Helper()
-	return int(scrape.Get(t, e.Admin).Sum("ccnq_qos_cluster_listed", `kind="`+kind+`"`))
+func listed(m scrape.Metrics, kind string) int {
+	return int(m.Sum("ccnq_qos_cluster_listed", `kind="`+kind+`"`))
 }
 
-func syncs(t *testing.T, e *cluster.Edge) int {
+func syncs(t *testing.T, m scrape.Metrics) int {
 	t.Helper()
-	return int(scrape.Get(t, e.Admin).Value(t, "ccnq_qos_cluster_syncs_total"))
+	return int(m.Value(t, "ccnq_qos_cluster_syncs_total"))
 }
 
-// exceed has an address ask each edge for a little more than its share of the limit,
-// and waits until all edges know of it.
+// ask has an address ask each of three edges for its share of more than the limit.
+// The last edge may learn meanwhile that the limit is reached, and refuses from then on.
+func (c *together) ask(t *testing.T, ip string) {
+	t.Helper()
+	require.Len(t, c.edges, 3)
+	for _, e := range c.edges[:2] {
+		require.Equal(t, times(clusterShare, http.StatusOK), askAs(t, c.Visitors, e.URL, clusterShare, ip))
+	}
+	statuses := askAs(t, c.Visitors, c.edges[2].URL, clusterShare, ip)
+	passed := slices.Index(statuses, http.StatusServiceUnavailable)
+	if passed < 0 {
+		passed = clusterShare
+	}
+	require.GreaterOrEqual(t, passed, clusterAt-2*clusterShare, "the limit was not reached")
+	want := append(times(passed, http.StatusOK), times(clusterShare-passed, http.StatusServiceUnavailable)...)
+	require.Equal(t, want, statuses)
+}
+
+// exceed has an address exceed the limit, and waits until all edges know of it.
 func (c *together) exceed(t *testing.T, ip string) {
 	t.Helper()
-	for _, e := range c.edges {
-		require.Equal(t, times(clusterAt/2, http.StatusOK), askAs(t, c.Visitors, e.URL, clusterAt/2, ip))
-	}
+	c.ask(t, ip)
 	before := make([]int, len(c.edges))
 	for i, e := range c.edges {
-		before[i] = syncs(t, e)
+		before[i] = syncs(t, scrape.Get(t, e.Admin))
 	}
+	after := map[int]int{} // edges that know, and how many syncs it took
+	await.True(t, "the edges know", func() bool {
+		for i, e := range c.edges {
+			if _, ok := after[i]; ok {
+				continue
+			}
+			if m := scrape.Get(t, e.Admin); listed(m, "ip") == 1 {
+				after[i] = syncs(t, m) - before[i]
+			}
+		}
+		return len(after) == len(c.edges)
+	})
 	for i, e := range c.edges {
-		await.True(t, "the edge knows", func() bool { return listed(t, e, "ip") == 1 })
-		require.LessOrEqual(t, syncs(t, e)-before[i], 2, "within two syncs")
+		require.LessOrEqual(t, after[i], 2, "within two syncs")
 		refused := c.Get(t, visitor.Request{Edge: e.URL, IP: ip})
 		require.Equal(t, http.StatusServiceUnavailable, refused.Status)
 		seconds, err := strconv.Atoi(refused.Header.Get("Retry-After"))
@@ -111,7 +141,7 @@ func TestQoSCluster_ByNATS(t *testing.T) {
 	late := cluster.StartEdge(t, c.settings.With(cluster.Settings{
 		"CCNQ_EDGE_ID": "late", "CCNQ_QOS_CLUSTER_SYNC_INTERVAL_MS": "600000",
 	}))
-	await.True(t, "a new edge knows before it has synced", func() bool { return listed(t, late, "ip") == 1 })
+	await.True(t, "a new edge knows before it has synced", func() bool { return listed(scrape.Get(t, late.Admin), "ip") == 1 })
 	require.Equal(t, http.StatusServiceUnavailable, c.Get(t, visitor.Request{Edge: late.URL, IP: alice}).Status)
 	require.Equal(t, http.StatusOK, c.Get(t, visitor.Request{Edge: late.URL, IP: bob}).Status)
 
@@ -120,13 +150,13 @@ func TestQoSCluster_ByNATS(t *testing.T) {
 		c.Get(t, visitor.Request{Edge: c.edges[i%2].URL, IP: "203.0.113." + strconv.Itoa(100+i%40)})
 	}
 	for _, e := range append(c.edges, late) {
-		await.True(t, "the subnet is blocked", func() bool { return listed(t, e, "subnet") == 1 })
+		await.True(t, "the subnet is blocked", func() bool { return listed(scrape.Get(t, e.Admin), "subnet") == 1 })
 		require.Equal(t, http.StatusServiceUnavailable, c.Get(t, visitor.Request{Edge: e.URL, IP: bob}).Status)
 		require.Equal(t, http.StatusOK, c.Get(t, visitor.Request{Edge: e.URL, IP: dave}).Status)
 	}
 }
 
-// TestQoSCluster_InRedis has two edges meet in Redis, whose counts instances of
+// TestQoSCluster_InRedis has three edges meet in Redis, whose counts instances of
 // connect-qos share.
 func TestQoSCluster_InRedis(t *testing.T) {
 	t.Parallel()
@@ -138,11 +168,9 @@ func TestQoSCluster_InRedis(t *testing.T) {
 	for range 3 {
 		c.start(t, nil)
 	}
+	c.ask(t, alice)
 	for _, e := range c.edges {
-		require.Equal(t, times(clusterAt/2, http.StatusOK), askAs(t, c.Visitors, e.URL, clusterAt/2, alice))
-	}
-	for _, e := range c.edges {
-		await.True(t, "the edge knows", func() bool { return listed(t, e, "ip") == 1 })
+		await.True(t, "the edge knows", func() bool { return listed(scrape.Get(t, e.Admin), "ip") == 1 })
 		require.Equal(t, http.StatusServiceUnavailable, c.Get(t, visitor.Request{Edge: e.URL, IP: alice}).Status)
 	}
 	server.Kill()

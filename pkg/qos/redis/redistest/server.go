@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -17,8 +18,18 @@ import (
 	"time"
 )
 
-// startWait is how long a server may take until it answers.
-const startWait = 30 * time.Second
+const (
+	// startWait is how long a server may take until it answers, and retryPause the least
+	// time between two tries to start it again.
+	startWait  = 30 * time.Second
+	retryPause = 100 * time.Millisecond
+	// firstPort and ports are where a server may listen: below what systems give to
+	// connections, so that its port is still free after a stop. Nodes of a cluster use
+	// the port 10,000 above as well.
+	firstPort, ports = 10_000, 10_000
+	// portTries is how many ports are tried.
+	portTries = 20
+)
 
 // Server is a Redis server on 127.0.0.1. Its methods fail the test if they cannot do
 // their work; they must be called from the test's goroutine.
@@ -107,7 +118,7 @@ func (s *Server) run() error {
 	}
 	args := append([]string{
 		"--bind", "127.0.0.1", "--port", port, "--dir", s.dir, "--pidfile", filepath.Join(s.dir, "pid"),
-		"--save", "", "--appendonly", "yes", "--appendfsync", "always",
+		"--save", "", "--appendonly", "yes", "--appendfsync", "no",
 	}, s.args...)
 	process := exec.Command(s.binary, args...)
 	process.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -158,12 +169,24 @@ func (s *Server) Kill() {
 }
 
 // Restart starts the server again after Kill, with its data, and returns once it
-// answers.
+// answers. If its port is taken meanwhile, it waits for the port for a while.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Kill()
-	if err := s.run(); err != nil {
-		s.t.Fatalf("redistest: %v", err)
+	deadline := time.NewTimer(startWait)
+	defer deadline.Stop()
+	pause := time.NewTicker(retryPause)
+	defer pause.Stop()
+	for {
+		err := s.run()
+		if err == nil {
+			return
+		}
+		select {
+		case <-pause.C:
+		case <-deadline.C:
+			s.t.Fatalf("redistest: %v", err)
+		}
 	}
 }
 
@@ -194,12 +217,17 @@ func (s *Server) reap() {
 	s.process = nil
 }
 
+// freePort finds a port that nobody listens on.
 func freePort(ctx context.Context) (int, error) {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+	var problems []error
+	for range portTries {
+		port := firstPort + rand.IntN(ports)
+		var config net.ListenConfig
+		listener, err := config.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			return port, listener.Close()
+		}
+		problems = append(problems, err)
 	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	return port, listener.Close()
+	return 0, fmt.Errorf("find a free port: %w", errors.Join(problems...))
 }
