@@ -25,7 +25,7 @@ import (
 const group = "203.0.113.0/24"
 
 // patience bounds every wait for something that must happen.
-const patience = 30 * time.Second
+const patience = 90 * time.Second
 
 // parts are what a coordinator needs, on addresses that stay the same.
 type parts struct {

@@ -11,7 +11,7 @@ import (
 
 const (
 	// Limit is how long a test waits before it gives up.
-	Limit = 30 * time.Second
+	Limit = 90 * time.Second
 	// interval is the pause between two looks at a condition.
 	interval = 5 * time.Millisecond
 )

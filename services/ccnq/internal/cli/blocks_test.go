@@ -25,7 +25,7 @@ import (
 const token = "0123456789abcdef0123456789abcdef"
 
 // patience bounds every wait for something that must happen.
-const patience = 30 * time.Second
+const patience = 90 * time.Second
 
 // natsServer runs NATS as the standalone program does, and points the
 // environment to it. So tests that use it do not run in parallel.

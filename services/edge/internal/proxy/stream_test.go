@@ -246,7 +246,7 @@ func startEcho(t *testing.T) (*rawOrigin, <-chan string) {
 		heads <- head
 		upgrade := field(head, "Upgrade")
 		if len(upgrade) != 1 {
-			_, _ = io.WriteString(c, "HTTP/1.1 426 Upgrade Required\r\nContent-Length: 0\r\n\r\n")
+			_, _ = io.WriteString(c, "HTTP/1.1 426 Upgrade Required\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 			return
 		}
 		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+upgrade[0]+"\r\nX-Origin: 1\r\n\r\nhello ")
