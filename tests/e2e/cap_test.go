@@ -15,9 +15,9 @@ import (
 )
 
 // TestF17_MoreThanTheLimitUnderARace is the first half of F17: the other, with
-// an edge that is killed, needs processes and is in package faults.
+// an edge that is killed, needs processes and is in package faults. It runs
+// before the parallel tests, see [TestLeaks_TenThousandRequests].
 func TestF17_MoreThanTheLimitUnderARace(t *testing.T) {
-	t.Parallel()
 	const requests, served = 200, 10
 	c := cluster.New(t, cluster.Options{
 		Edges: 2, Coordinators: 2,
@@ -51,9 +51,9 @@ func TestF17_MoreThanTheLimitUnderARace(t *testing.T) {
 }
 
 // TestCap_HoldsForEachGroupAlone sends more than there is room for, from
-// several groups, and nobody is refused because of another group.
+// several groups, and nobody is refused because of another group. It runs
+// before the parallel tests, see [TestLeaks_TenThousandRequests].
 func TestCap_HoldsForEachGroupAlone(t *testing.T) {
-	t.Parallel()
 	const groups, each, served = 8, 40, 3
 	c := cluster.New(t, cluster.Options{Edges: 2, Coordinators: 2, Settings: limits("3", "40")})
 	var all sync.WaitGroup

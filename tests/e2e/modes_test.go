@@ -38,9 +38,9 @@ func TestMonitor_CountsAndRefusesNobody(t *testing.T) {
 }
 
 // TestFallbackLocal_CountsAloneAndComesBack: without coordinators each edge
-// keeps the limits it last saw, and tells the store what it let in.
+// keeps the limits it last saw, and tells the store what it let in. It runs
+// before the parallel tests, see [TestLeaks_TenThousandRequests].
 func TestFallbackLocal_CountsAloneAndComesBack(t *testing.T) {
-	t.Parallel()
 	c := cluster.New(t, cluster.Options{Settings: limits("2", "1").With(cluster.Settings{"CCNQ_QUEUE_LEASE_MS": "600000"})})
 	e := c.StartEdge(t, limits("7", "7").With(cluster.Settings{"CCNQ_QUEUE_FALLBACK": "local"}))
 	before, beforePending := occupy(t, c, visitor.Request{Edge: e.URL, IP: alice}) // tells the edge the limits
@@ -123,8 +123,8 @@ func TestRaisedLimit_LetsThoseWhoWaitIn(t *testing.T) {
 	third := c.Send(t.Context(), visitor.Request{Edge: c.Edges[0].URL, IP: bob, Do: origin.DoHold, Mark: "third"})
 	c.Waiting(t, 2)
 
+	c.StartCoordinator(t, limits("2", "5")) // before the other ends, so that somebody always answers
 	cluster.Stop(t, c.Coordinators[0])
-	c.StartCoordinator(t, limits("2", "5"))
 	secondHeld := c.Origin.Next(t)
 	require.Equal(t, "second", secondHeld.Mark)
 	_, waiting := c.Rows(t)

@@ -100,12 +100,12 @@ func TestShutdown_LetsRequestsFinish(t *testing.T) {
 
 // TestShutdown_RollingFailsNobody replaces both edges and both coordinators
 // under load, as a load balancer sees it: an edge that is not ready gets no new
-// request.
+// request. It runs before the parallel tests, see
+// [TestLeaks_TenThousandRequests].
 func TestShutdown_RollingFailsNobody(t *testing.T) {
-	t.Parallel()
 	const visitors = 8
 	c := cluster.New(t, cluster.Options{Edges: 2, Coordinators: 2, Settings: limits("3", "20").With(cluster.Settings{
-		"CCNQ_SHUTDOWN_DELAY_MS": "1500",
+		"CCNQ_SHUTDOWN_DELAY_MS": "5000",
 	})})
 
 	var mu sync.RWMutex
