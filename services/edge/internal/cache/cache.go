@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// Logger is told of faults.
 	Logger *slog.Logger
+
+	stall time.Duration // a test's stallLimit; 0 is that
 }
 
 // Cache is the cache of one edge. It is safe for concurrent use.
@@ -78,7 +81,7 @@ func New(opts Options) (*Cache, error) {
 		Window: fetchWindow,
 		Limit:  opts.MaxItemBytes,
 		Budget: fetchBudget,
-		Stall:  stallLimit,
+		Stall:  cmp.Or(opts.stall, stallLimit),
 	})
 	var err error
 	c.store, err = store.Open(store.Options[*head]{

@@ -7,39 +7,35 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ccnq/ccnq/services/edge/internal/cache/store"
 )
 
-// damage changes a byte of what is stored, at the beginning of a marker, as soon
-// as that is on disk.
-func damage(t *testing.T, dir, marker string) {
+// damage changes a byte of what is stored, at the beginning of a marker.
+func (s *site) damage(dir, marker string) {
+	t := s.t
 	t.Helper()
-	deadline := time.After(patience)
-	for {
-		files, err := filepath.Glob(filepath.Join(dir, "*"))
+	// A purge returns when it and all before it is on disk, and no longer held in memory for that.
+	require.NoError(t, s.store.Purge(t.Context(), store.Purge{Name: "nobody.example/"}))
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	for _, name := range files {
+		data, err := os.ReadFile(name)
 		require.NoError(t, err)
-		for _, name := range files {
-			data, err := os.ReadFile(name)
-			require.NoError(t, err)
-			at := bytes.Index(data, []byte(marker))
-			if at < 0 {
-				continue
-			}
-			f, err := os.OpenFile(name, os.O_WRONLY, 0)
-			require.NoError(t, err)
-			_, err = f.WriteAt([]byte{data[at] ^ 1}, int64(at))
-			require.NoError(t, err)
-			require.NoError(t, f.Close())
-			return
+		at := bytes.Index(data, []byte(marker))
+		if at < 0 {
+			continue
 		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-deadline:
-			t.Fatal("what is stored does not come to disk")
-		}
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = f.WriteAt([]byte{data[at] ^ 1}, int64(at))
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		return
 	}
+	t.Fatal("what is stored is not on disk")
 }
 
 // TestAStoredBodyThatIsCorrupt is fetched again if nothing of it was sent, and
@@ -65,7 +61,7 @@ func TestAStoredBodyThatIsCorrupt(t *testing.T) {
 				_, _ = w.Write(body)
 			})
 			s.get("/a").is(t, "MISS", "stored")
-			damage(t, dir, marker)
+			s.damage(dir, marker)
 			r := s.ask(http.MethodGet, "/a")
 			if tt.whole {
 				require.Equal(t, string(body), r.is(t, "MISS", "").body)

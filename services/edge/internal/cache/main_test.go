@@ -41,6 +41,9 @@ type site struct {
 	edge   *httptest.Server
 	client *http.Client
 	proxy  *proxy.Proxy
+	// nowhere takes its place when the origin is gone.
+	nowhere *proxy.Proxy
+	gone    atomic.Bool
 
 	// serve is the origin's handler.
 	serve atomic.Pointer[http.HandlerFunc]
@@ -48,7 +51,7 @@ type site struct {
 	asked atomic.Int64
 	// queue decides on a request; nil admits everybody.
 	queue atomic.Pointer[func(ctx context.Context, r *http.Request, patience bool) flight.Seat]
-	// offset is added to the time.
+	// offset is added to the time, which stands still otherwise.
 	offset atomic.Int64
 	// ended is told how a shared fetch at the origin ended; nil is nobody.
 	ended atomic.Pointer[func(*proxy.Outcome)]
@@ -77,7 +80,11 @@ func newSite(t testing.TB, change func(*Options)) *site {
 	require.NoError(t, err)
 	s.proxy, err = proxy.New(proxy.Options{Upstream: upstream, ConnectTimeout: patience})
 	require.NoError(t, err)
+	// Nobody is given port 1, so nobody listens there.
+	s.nowhere, err = proxy.New(proxy.Options{Upstream: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, ConnectTimeout: patience})
+	require.NoError(t, err)
 
+	began := time.Now()
 	file := filepath.Join(t.TempDir(), "rules.json")
 	require.NoError(t, os.WriteFile(file, []byte(everything), 0o600))
 	set, err := rules.OpenFile(file, slog.New(slog.DiscardHandler))
@@ -90,7 +97,7 @@ func newSite(t testing.TB, change func(*Options)) *site {
 		MaxItemBytes:  1 << 20,
 		MemoryBytes:   8 << 20,
 		SweepInterval: time.Minute,
-		Now:           func() time.Time { return time.Now().Add(time.Duration(s.offset.Load())) },
+		Now:           func() time.Time { return began.Add(time.Duration(s.offset.Load())) },
 		Registerer:    prometheus.NewRegistry(),
 		Logger:        slog.New(slog.DiscardHandler),
 	}
@@ -114,6 +121,7 @@ func newSite(t testing.TB, change func(*Options)) *site {
 		require.Zero(t, s.recorded.Load(), "no memory is held")
 		require.Zero(t, s.places.Load(), "every place was given back")
 		s.proxy.Close()
+		s.nowhere.Close()
 		s.origin.Close()
 		_ = set.Close()
 	})
@@ -128,6 +136,14 @@ func (s *site) admit(f func(ctx context.Context, r *http.Request, patience bool)
 
 // pass lets time go by.
 func (s *site) pass(d time.Duration) { s.offset.Add(int64(d)) }
+
+// toOrigin is the way to the origin as it is now.
+func (s *site) toOrigin() *proxy.Proxy {
+	if s.gone.Load() {
+		return s.nowhere
+	}
+	return s.proxy
+}
 
 // seat is a place in the queue.
 func (s *site) seat() flight.Seat {
@@ -167,7 +183,7 @@ func (s *site) handle(w http.ResponseWriter, r *http.Request) {
 				seat.Done()
 			}
 		}()
-		s.proxy.Serve(result.W, r, &o)
+		s.toOrigin().Serve(result.W, r, &o)
 	case Refused:
 		http.Error(w, "refused", http.StatusTooManyRequests)
 	case Failed:
@@ -213,7 +229,7 @@ func (w *road) Fetch(to http.ResponseWriter, r *http.Request, _ flight.Seat, o *
 			(*tell)(o)
 		}
 	}()
-	w.site.proxy.Serve(to, r, o)
+	w.site.toOrigin().Serve(to, r, o)
 }
 
 // reply is what a client got.

@@ -154,7 +154,7 @@ func TestF13_TheFirstAskerLeaves(t *testing.T) {
 	})
 	t.Run("the page turns out too large", func(t *testing.T) {
 		t.Parallel()
-		s := newSite(t, nil)
+		s := newSite(t, func(o *Options) { o.stall = patience }) // a busy machine gives some no turn for seconds
 		large := strings.Repeat("x", 3<<20)
 		g := s.held(cacheable, http.StatusOK, large)
 		all := s.herd(20, "/page")

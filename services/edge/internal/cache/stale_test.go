@@ -159,8 +159,7 @@ func TestStaleIfError(t *testing.T) {
 		require.Equal(t, status, r.StatusCode, "a client that wants no stale answer")
 		s.pass(uncacheableFor) // what it left behind
 	}
-	s.origin.CloseClientConnections()
-	s.origin.Listener.Close()
+	s.gone.Store(true)
 	require.Equal(t, "one", s.get("/a").is(t, "HIT", "hit; ttl=-").body)
 	s.pass(600 * time.Second)
 	r := s.get("/a").is(t, "MISS", "")
@@ -171,7 +170,7 @@ func TestStaleIfError(t *testing.T) {
 func TestAnUnreachableOriginFailsEverybodyAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
-	s.origin.Listener.Close()
+	s.gone.Store(true)
 	line := make(chan struct{})
 	asked := 0
 	s.admit(func(context.Context, *http.Request, bool) flight.Seat {
