@@ -22,6 +22,9 @@ import (
 	"github.com/ccnq/ccnq/tests/internal/visitor"
 )
 
+// lasting keeps pages for longer than a test takes.
+var lasting = cluster.Settings{"CCNQ_CACHE_TTL_MS": "3600000"}
+
 // operator is somebody at the command line.
 func operator(t *testing.T, url string) *bus.Conn {
 	t.Helper()
@@ -41,7 +44,7 @@ func purge(t *testing.T, conn *bus.Conn, id string, targets ...string) (edges []
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
-	all, err := bus.Gather[wire.PurgeRequest, wire.PurgeReply](ctx, conn, wire.SubjectPurge, wire.SubjectPurged, req, 2*time.Second)
+	all, err := bus.Gather[wire.PurgeRequest, wire.PurgeReply](ctx, conn, wire.SubjectPurge, wire.SubjectPurged, req, 5*time.Second)
 	require.NoError(t, err)
 	require.True(t, all.Stored)
 	for edge, reply := range all.Replies {
@@ -68,7 +71,7 @@ func TestPurge_EveryEdge(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(server.Stop)
 	nats := server.ClientURL()
-	c := cached(t, cluster.Options{Edges: 2, Denylist: true, NATS: nats})
+	c := cached(t, cluster.Options{Edges: 2, Denylist: true, NATS: nats, Settings: lasting})
 	conn := operator(t, nats)
 	await.True(t, "the stream is there", func() bool {
 		_, err := bus.StreamInfo(t.Context(), conn, wire.StreamPurges)
@@ -96,7 +99,7 @@ func TestPurge_EveryEdge(t *testing.T) {
 	away := c.Edges[1]
 	cluster.Stop(t, away)
 	require.Equal(t, []string{"edge-1"}, purge(t, conn, "p2", everywhere("/b")...))
-	back := cluster.StartEdge(t, cluster.Common(c.Origin.URL).With(caching(t)).With(cluster.Settings{
+	back := cluster.StartEdge(t, cluster.Common(c.Origin.URL).With(caching(t)).With(lasting).With(cluster.Settings{
 		"CCNQ_CACHE_DIR": away.CacheDir, "CCNQ_NATS_URL": nats, "CCNQ_EDGE_ID": "edge-2",
 		"CCNQ_PORT": away.URL[strings.LastIndexByte(away.URL, ':')+1:],
 	}))
@@ -112,7 +115,7 @@ func TestPurge_EveryEdge(t *testing.T) {
 func TestPurge_AdminListener(t *testing.T) {
 	t.Parallel()
 	visitors, site := visitor.New(t), origin.New(t)
-	e := cluster.StartEdge(t, cluster.Common(site.URL).With(caching(t)))
+	e := cluster.StartEdge(t, cluster.Common(site.URL).With(caching(t)).With(lasting))
 	get := func() visitor.Answer {
 		return visitors.Get(t, visitor.Request{Edge: e.URL, IP: alice, Path: "/a"})
 	}

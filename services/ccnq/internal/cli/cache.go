@@ -19,8 +19,9 @@ import (
 
 const (
 	// gatherQuiet is how long nobody has answered when the answers are taken to
-	// be complete; gatherTimeout bounds the wait for all of them.
-	gatherQuiet   = time.Second
+	// be complete: longer than an edge takes for a purge whose disk is slow (2 s).
+	// gatherTimeout bounds the wait for all of them.
+	gatherQuiet   = 3 * time.Second
 	gatherTimeout = 15 * time.Second
 )
 
@@ -51,9 +52,10 @@ func cachePurge(c *client) *cobra.Command {
 		Long: `Remove what is stored of URLs, URL prefixes and hosts, with all variants.
 
 It is effective at once; what was asked of the origin before is not stored
-either. Each flag may be given several times. Each edge that answers is shown;
-the exit code is 1 if there is none, or if one of them has a warning. Edges that
-are away apply it when they are back, within a day.`,
+either. Each flag may be given several times. Each edge that answers is shown,
+after 3 seconds in which no other has; the exit code is 1 if there is none, or if
+one of them has a warning. Edges that are away apply it when they are back, within
+a day.`,
 		Example: `  ccnq cache purge --url https://example.org/papers/1.pdf
   ccnq cache purge --prefix https://example.org/papers/ --prefix https://example.org/images/
   ccnq cache purge --host example.org`,

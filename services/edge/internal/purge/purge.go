@@ -17,8 +17,11 @@ import (
 const (
 	// interval is how often the stream is looked at.
 	interval = 5 * time.Second
-	// timeout bounds one look, and one purge.
+	// timeout bounds one look.
 	timeout = 5 * time.Second
+	// purgeTimeout bounds the wait for the disk with one purge, which is in effect
+	// by then. Whoever asked for it waits for the answer a little longer than that.
+	purgeTimeout = 2 * time.Second
 	// page is how many purges are read at once.
 	page = 100
 	// stillYoung is how long after its beginning an edge has missed nothing that
@@ -139,7 +142,7 @@ func (l *Listener) apply(ctx context.Context, from string, req wire.PurgeRequest
 	if from != fromAdmin && slices.Contains(l.seen, req.ID) {
 		return reply
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, purgeTimeout)
 	defer cancel()
 	if err := l.opts.Cache.PurgeTargets(ctx, req.Targets); err != nil {
 		reply.Warning = err.Error()[:min(len(err.Error()), wire.MaxWords)]

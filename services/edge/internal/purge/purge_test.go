@@ -26,6 +26,8 @@ import (
 const (
 	patience = 30 * time.Second
 	tick     = time.Millisecond
+	// enoughQuiet ends the wait for answers that a test looks at, someQuiet the wait for others.
+	someQuiet, enoughQuiet = 300 * time.Millisecond, 5 * time.Second
 )
 
 // fakeCache notes what is purged.
@@ -112,12 +114,12 @@ func request(host string) wire.PurgeRequest {
 	return wire.PurgeRequest{ID: NewID(), Targets: []wire.PurgeTarget{{Scope: wire.PurgeHost, Target: host}}}
 }
 
-// order purges a host, and returns what the edges say.
-func (s *site) order(host string) bus.Gathered[wire.PurgeReply] {
+// order purges a host, and returns what the edges say until they are quiet.
+func (s *site) order(host string, quiet time.Duration) bus.Gathered[wire.PurgeReply] {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
-	all, err := bus.Gather[wire.PurgeRequest, wire.PurgeReply](ctx, s.operator, wire.SubjectPurge, wire.SubjectPurged, request(host), 300*time.Millisecond)
+	all, err := bus.Gather[wire.PurgeRequest, wire.PurgeReply](ctx, s.operator, wire.SubjectPurge, wire.SubjectPurged, request(host), quiet)
 	require.NoError(s.t, err)
 	return all
 }
@@ -164,7 +166,7 @@ func TestEveryEdgeAnswers(t *testing.T) {
 	a, b := s.edge("a", dirs[0], true), s.edge("b", dirs[1], true)
 	s.isAt(dirs[1], 0)
 	b.cache.fail(errors.New("not kept"))
-	all := s.order("one.example")
+	all := s.order("one.example", enoughQuiet)
 	require.True(t, all.Stored)
 	require.Equal(t, map[string]wire.PurgeReply{"a": {}, "b": {Warning: "not kept"}}, all.Replies)
 	s.isAt(dirs[0], 1)
@@ -179,7 +181,7 @@ func TestWithoutAStream(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
 	e := s.edge("a", t.TempDir(), false)
-	all := s.order("one.example")
+	all := s.order("one.example", enoughQuiet)
 	require.False(t, all.Stored)
 	require.Len(t, all.Replies, 1)
 	purged, emptied := e.cache.state()
@@ -192,12 +194,12 @@ func TestAnEdgeThatWasAway(t *testing.T) {
 	s := newSite(t, true)
 	dir := t.TempDir()
 	e := s.edge("a", dir, true)
-	s.order("0.example")
+	s.order("0.example", someQuiet)
 	s.isAt(dir, 1)
 	e.Stop()
 	e.opts.Conn.Close()
 	for n := 1; n < 4; n++ {
-		require.Empty(t, s.order(fmt.Sprint(n, ".example")).Replies)
+		require.Empty(t, s.order(fmt.Sprint(n, ".example"), someQuiet).Replies)
 	}
 	e = s.edge("a", dir, false)
 	s.isAt(dir, 4)
@@ -209,14 +211,14 @@ func TestAnEdgeThatWasAway(t *testing.T) {
 
 	// The stream keeps five: now some are gone.
 	for n := 4; n < 12; n++ {
-		s.order(fmt.Sprint(n, ".example"))
+		s.order(fmt.Sprint(n, ".example"), someQuiet)
 	}
 	e = s.edge("a", dir, false)
 	s.isAt(dir, 12)
 	purged, emptied = e.cache.state()
 	require.Empty(t, purged)
 	require.Equal(t, 1, emptied)
-	s.order("last.example")
+	s.order("last.example", someQuiet)
 	s.isAt(dir, 13)
 	purged, emptied = e.cache.state()
 	require.Equal(t, "last.example", purged)
@@ -226,7 +228,7 @@ func TestAnEdgeThatWasAway(t *testing.T) {
 func TestAPlaceThatIsNotKnown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
-	s.order("one.example")
+	s.order("one.example", someQuiet)
 	for _, c := range []struct {
 		name    string
 		place   string
@@ -268,7 +270,7 @@ func TestTheFirstLookComesLate(t *testing.T) {
 	e.cache.mu.Unlock()
 	s.makeStream()
 	s.isMade(dir)
-	s.order("one.example")
+	s.order("one.example", someQuiet)
 	s.isAt(dir, 1)
 	purged, emptied := e.cache.state()
 	require.Equal(t, "one.example", purged)
