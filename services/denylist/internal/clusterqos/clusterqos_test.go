@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"strconv"
 	"sync"
 	"testing"
@@ -22,15 +21,6 @@ import (
 	"github.com/ccnq/ccnq/pkg/wire"
 	"github.com/ccnq/ccnq/services/denylist/internal/streams"
 )
-
-func portOf(t *testing.T, address string) int {
-	t.Helper()
-	u, err := url.Parse(address)
-	require.NoError(t, err)
-	port, err := strconv.Atoi(u.Port())
-	require.NoError(t, err)
-	return port
-}
 
 // limits are such that nothing ends while a test runs: 10 requests of an address in an
 // hour. Should a window begin meanwhile, the last one counts a little less, so that tests

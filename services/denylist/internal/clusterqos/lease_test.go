@@ -9,6 +9,7 @@ import (
 
 	"github.com/ccnq/ccnq/pkg/bus"
 	"github.com/ccnq/ccnq/pkg/bus/embed"
+	"github.com/ccnq/ccnq/pkg/testport"
 	"github.com/ccnq/ccnq/pkg/wire"
 )
 
@@ -27,7 +28,7 @@ type broker struct {
 
 func newBroker(t *testing.T) *broker {
 	t.Helper()
-	b := &broker{t: t, port: -1}
+	b := &broker{t: t, port: testport.Reserve(t)}
 	b.start()
 	return b
 }
@@ -45,7 +46,6 @@ func (b *broker) start() {
 		return true
 	}, patience, look)
 	b.t.Cleanup(b.nats.Stop)
-	b.port = portOf(b.t, b.nats.ClientURL())
 }
 
 func (b *broker) connect() *bus.Conn {

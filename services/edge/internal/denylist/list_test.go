@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +19,7 @@ import (
 	"github.com/ccnq/ccnq/pkg/admin"
 	"github.com/ccnq/ccnq/pkg/bus"
 	"github.com/ccnq/ccnq/pkg/bus/embed"
+	"github.com/ccnq/ccnq/pkg/testport"
 	"github.com/ccnq/ccnq/pkg/wire"
 )
 
@@ -56,12 +55,8 @@ type broker struct {
 
 func startBroker(t testing.TB) *broker {
 	t.Helper()
-	b := &broker{opts: embed.Options{Host: "127.0.0.1", Port: -1, StoreDir: t.TempDir()}}
+	b := &broker{opts: embed.Options{Host: "127.0.0.1", Port: testport.Reserve(t), StoreDir: t.TempDir()}}
 	b.start(t)
-	u, err := url.Parse(b.ClientURL())
-	require.NoError(t, err)
-	b.opts.Port, err = strconv.Atoi(u.Port())
-	require.NoError(t, err)
 	t.Cleanup(func() { b.Stop() })
 	return b
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ccnq/ccnq/pkg/bus"
 	"github.com/ccnq/ccnq/pkg/bus/embed"
+	"github.com/ccnq/ccnq/pkg/testport"
 	"github.com/ccnq/ccnq/pkg/wire"
 )
 
@@ -35,12 +36,8 @@ type broker struct {
 
 func startBroker(t testing.TB) *broker {
 	t.Helper()
-	b := &broker{opts: embed.Options{Host: "127.0.0.1", Port: -1, StoreDir: t.TempDir()}}
+	b := &broker{opts: embed.Options{Host: "127.0.0.1", Port: testport.Reserve(t), StoreDir: t.TempDir()}}
 	b.start(t)
-	u, err := url.Parse(b.ClientURL())
-	require.NoError(t, err)
-	b.opts.Port, err = strconv.Atoi(u.Port())
-	require.NoError(t, err)
 	t.Cleanup(func() { b.Stop() })
 	return b
 }
@@ -105,8 +102,13 @@ func applied(t testing.TB, c *bus.Conn) (requests, skipped int) {
 func (b *bundle) untilSent(t testing.TB) {
 	t.Helper()
 	require.Eventually(t, func() bool {
+		// In the order in which denials move on: what left the collector before
+		// it was asked is in a queue by the time that one is asked.
+		if b.denials.held.Load() != 0 {
+			return false
+		}
 		records, _, _ := b.waiting()
-		return records == 0 && b.denials.held.Load() == 0
+		return records == 0
 	}, time.Minute, time.Millisecond, "everything is acknowledged and removed")
 }
 

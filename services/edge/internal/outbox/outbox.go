@@ -210,9 +210,9 @@ func (o *Outbox) flush(refusals bool) {
 	if refusals {
 		o.keep(o.refused, drafts(o.refusals))
 	}
-	all := drafts(o.denials)
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	all := drafts(o.denials) // under mu: who holds it sees each denial in the collector or in a queue
 	if o.file == nil {
 		o.keep(o.memory, all)
 		return
