@@ -226,12 +226,17 @@ func (l *Limiter) Sync(ctx context.Context) {
 
 // AddHits counts hits for the cluster alone, such as those of requests that something
 // in front of this limiter has answered. A key is an address, any address of a subnet,
-// or a host. Whitelisted keys do not count, as with requests; with Compat they do, since
-// connect-qos looks at its whitelists before it gets as far as this. It does nothing
-// without Options.Cluster, or if n is not positive.
+// or a host. Whitelisted keys do not count, as with requests.
+//
+// With Compat the text is taken as it is, and whitelisted keys count: connect-qos
+// normalises hosts and looks at its whitelists before it gets as far as this. It does
+// nothing without Options.Cluster, or if n is not positive.
 func (l *Limiter) AddHits(kind Kind, text string, n int64) {
 	if n > 0 && kind >= Host && kind <= Subnet {
-		k := l.keyOf(kind, text)
+		k := textKey(text)
+		if !l.settings.compat {
+			k = l.keyOf(kind, text)
+		}
 		l.table(kind).addHits(&k, n, l.settings.compat)
 	}
 }

@@ -371,6 +371,26 @@ func testClusterUniqueIPs(t *testing.T, o Options) {
 	b = sync()
 	require.Equal(t, first+1, b.UniqueWindow)
 	require.Equal(t, []Hits{{"192.0.2.0", 1}}, b.UniqueIPs)
+
+	l.AddHits(Subnet, "192.0.3.0", 1)
+	b = sync()
+	require.Equal(t, []Hits{{"192.0.3.0", 1}}, b.Subnets)
+	require.Empty(t, b.UniqueIPs, "none of its addresses was seen in this window")
+}
+
+// TestClusterAddHitsAsTheyAreWithCompat: in connect-qos what is counted for the cluster
+// has been normalised before.
+func TestClusterAddHitsAsTheyAreWithCompat(t *testing.T) {
+	t.Parallel()
+	l, _, store := newMember(t, Options{Compat: true}, ClusterOptions{MaxIPRate: 1})
+	l.AddHits(Host, "www.a.example:80", 1)
+	l.AddHits(IP, "::FFFF:192.0.2.1", 2)
+	l.AddHits(Subnet, "192.0.2.1", 3)
+	l.Sync(t.Context())
+	b := store.taken()[0]
+	require.Equal(t, []Hits{{"www.a.example:80", 1}}, b.Hosts)
+	require.Equal(t, []Hits{{"::FFFF:192.0.2.1", 2}}, b.IPs)
+	require.Equal(t, []Hits{{"192.0.2.1", 3}}, b.Subnets)
 }
 
 // TestClusterLosesNothing: hits of many goroutines, while batches are taken, some of

@@ -58,7 +58,10 @@ func (s *shard) takeHits(out *taken, since int64) {
 		}
 		out.hits = append(out.hits, keyHits{e.key, e.hits})
 		if e.sightings != nil {
-			out.unique = append(out.unique, keyHits{e.key, e.sightings.countSince(since)})
+			// Its hits may be of addresses seen before the window began, or of none.
+			if n := e.sightings.countSince(since); n > 0 {
+				out.unique = append(out.unique, keyHits{e.key, n})
+			}
 		}
 		e.hits = 0
 	}

@@ -55,7 +55,12 @@ func New(opts Options) *Store {
 // Publish implements [qos.ClusterStore].
 func (s *Store) Publish(ctx context.Context, _ *qos.ClusterLimits, batch *qos.Batch) error {
 	if s.batch != batch.ID {
-		// Package qos goes on to the next batch only when all of this one is there.
+		// Package qos goes on to the next batch when all of this one is there. With
+		// qos.Options.Compat it also does when this one has failed, and counts its hits
+		// again with the next: what waits is given up, but it may have arrived, so its
+		// numbers are not used for anything else.
+		s.seq += uint64(len(s.waiting))
+		s.waiting = nil
 		waiting, err := s.encode(batch)
 		if err != nil {
 			return err
@@ -91,7 +96,11 @@ func (s *Store) encode(batch *qos.Batch) ([][]byte, error) {
 	p.next = wire.QoSHits{Total: batch.Total, UniqueWindowsAgo: p.windowsAgo}
 	p.add(batch.IPs, func(h *wire.QoSHits) *wire.QoSCounts { return &h.IPs })
 	p.add(batch.Subnets, func(h *wire.QoSHits) *wire.QoSCounts { return &h.Subnets })
-	p.add(batch.UniqueIPs, func(h *wire.QoSHits) *wire.QoSCounts { return &h.UniqueIPs })
+	for _, seen := range batch.UniqueIPs {
+		if seen.N > 0 { // else it says nothing, and no server accepts it
+			p.put(seen, func(h *wire.QoSHits) *wire.QoSCounts { return &h.UniqueIPs })
+		}
+	}
 	for _, hit := range batch.Hosts {
 		if wire.CheckQoSHost(hit.Key) == nil { // else only its hits count, in the total
 			p.put(hit, func(h *wire.QoSHits) *wire.QoSCounts { return &h.Hosts })

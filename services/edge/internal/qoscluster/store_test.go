@@ -150,6 +150,30 @@ func TestResumesWithinABatch(t *testing.T) {
 	require.EqualValues(t, len(before), s.seq)
 }
 
+// TestNextBatchAfterALostAcknowledgement is what Compat does: the hits come again in
+// another batch, whose messages are not taken for those of the first one.
+func TestNextBatchAfterALostAcknowledgement(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	b.streams()
+	s := b.store()
+	waiting, err := s.encode(batchOf("a-1", 20_000))
+	require.NoError(t, err)
+	require.Greater(t, len(waiting), 1)
+	s.batch, s.waiting = "a-1", waiting
+	require.NoError(t, s.send(t.Context(), waiting[0])) // and as if the answer had not come
+	require.NoError(t, s.Publish(t.Context(), nil, batchOf("a-2", 3)))
+	require.NoError(t, s.Publish(t.Context(), nil, batchOf("a-3", 4)))
+	all := b.stored()
+	var addresses []int
+	for _, h := range all {
+		addresses = append(addresses, len(h.IPs))
+	}
+	require.Equal(t, []int{len(all[0].IPs), 3, 4}, addresses)
+	require.Greater(t, all[1].Seq, all[0].Seq+uint64(len(waiting))-1, "what was given up may come yet")
+	require.Equal(t, all[1].Seq+1, all[2].Seq)
+}
+
 func TestEncodeKeepsTheBounds(t *testing.T) {
 	t.Parallel()
 	s := New(Options{EdgeID: "edge-1"})
@@ -159,19 +183,21 @@ func TestEncodeKeepsTheBounds(t *testing.T) {
 	}
 	long := strings.Repeat("x", wire.MaxQoSKey)
 	batch.Hosts = []qos.Hits{{Key: long, N: 1}, {Key: "a b", N: 1}, {Key: `"`, N: 1}, {Key: long + "x", N: 1}, {Key: "a.example", N: 1}}
-	batch.UniqueIPs = []qos.Hits{{Key: "203.0.113.0", N: 3}}
+	batch.UniqueIPs = []qos.Hits{{Key: "203.0.113.0", N: 3}, {Key: "198.51.100.0", N: 0}}
 	messages, err := s.encode(batch)
 	require.NoError(t, err)
-	var subnets, hosts, total int
+	var subnets, hosts, unique, total int
 	for i, data := range messages {
 		require.Less(t, len(data), wire.MaxQoSBytes+1024)
 		h, err := wire.Decode[wire.QoSHits](data)
 		require.NoError(t, err)
 		require.EqualValues(t, i+1, h.Seq)
 		subnets, hosts, total = subnets+len(h.Subnets), hosts+len(h.Hosts), total+int(h.Total)
+		unique += len(h.UniqueIPs)
 	}
 	require.Equal(t, len(batch.Subnets), subnets)
 	require.Equal(t, 2, hosts, "hosts that no server accepts are in the total alone")
+	require.Equal(t, 1, unique, "no address is nothing to tell")
 	require.Equal(t, 5, total)
 }
 
