@@ -17,6 +17,8 @@ type goldenMiddleware struct {
 	Steps      []struct {
 		request
 		At     int64   `json:"at_ms"`
+		N      *int    // repetitions, each of which gives the same
+		Every  int64   `json:"every_ms"`
 		Lag    float64 `json:"lag_ms"`
 		Proto  string
 		Socket string
@@ -40,7 +42,7 @@ type goldenMiddleware struct {
 
 func TestGoldenMiddleware(t *testing.T) {
 	t.Parallel()
-	eachGolden(t, "middleware_", func(t *testing.T, v goldenMiddleware) {
+	eachGolden(t, middlewareFiles, func(t *testing.T, v goldenMiddleware) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) { runGoldenMiddleware(t, v) })
 	})
@@ -64,33 +66,35 @@ func runGoldenMiddleware(t *testing.T, v goldenMiddleware) {
 	handler := l.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed = true }))
 
 	for i, step := range v.Steps {
-		w.ms.Store(step.At)
-		w.setLagMillis(step.Lag)
-		step.HTTP2 = step.HTTP2 || step.Proto == "h2"
-		asked, passed = "", false
-		rec := httptest.NewRecorder()
-		begin := time.Now()
-		handler.ServeHTTP(rec, step.http())
+		for n := range or(step.N, 1) {
+			w.ms.Store(step.At + int64(n)*step.Every)
+			w.setLagMillis(step.Lag)
+			step.HTTP2 = step.HTTP2 || step.Proto == "h2"
+			asked, passed = "", false
+			rec := httptest.NewRecorder()
+			begin := time.Now()
+			handler.ServeHTTP(rec, step.http())
 
-		expect := step.Expect
-		status, closes := expect.Status, expect.SessionClosed || expect.SocketClosed
-		var delay time.Duration
-		if expect.AfterDelay != nil {
-			require.True(t, expect.AfterDelay.Ended)
-			delay = max(0, duration(*expect.DelayedMS))
-			status = expect.AfterDelay.Status
-			closes = expect.AfterDelay.SessionClosed || expect.AfterDelay.SocketClosed
-		}
-		require.Equal(t, expect.Next, passed, "%s: step %d", v.Name, i)
-		require.Equal(t, expect.BeforeThrottle, string(asked), "%s: step %d", v.Name, i)
-		require.Equal(t, delay, time.Since(begin), "%s: step %d: delay", v.Name, i)
-		if passed {
-			continue
-		}
-		require.Equal(t, status, rec.Code, "%s: step %d", v.Name, i)
-		require.Empty(t, rec.Body.Bytes())
-		if step.Socket == "" { // else there is no connection that could be closed
-			require.Equal(t, closes, rec.Header().Get("Connection") == "close", "%s: step %d", v.Name, i)
+			expect := step.Expect
+			status, closes := expect.Status, expect.SessionClosed || expect.SocketClosed
+			var delay time.Duration
+			if expect.AfterDelay != nil {
+				require.True(t, expect.AfterDelay.Ended)
+				delay = max(0, duration(*expect.DelayedMS))
+				status = expect.AfterDelay.Status
+				closes = expect.AfterDelay.SessionClosed || expect.AfterDelay.SocketClosed
+			}
+			require.Equal(t, expect.Next, passed, "%s: step %d", v.Name, i)
+			require.Equal(t, expect.BeforeThrottle, string(asked), "%s: step %d", v.Name, i)
+			require.Equal(t, delay, time.Since(begin), "%s: step %d: delay", v.Name, i)
+			if passed {
+				continue
+			}
+			require.Equal(t, status, rec.Code, "%s: step %d", v.Name, i)
+			require.Empty(t, rec.Body.Bytes())
+			if step.Socket == "" { // else there is no connection that could be closed
+				require.Equal(t, closes, rec.Header().Get("Connection") == "close", "%s: step %d", v.Name, i)
+			}
 		}
 	}
 

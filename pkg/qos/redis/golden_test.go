@@ -42,31 +42,46 @@ type goldenScenario struct {
 	Steps   []goldenStep
 }
 
+// wholeNumber is a number that Go has as an int. One that is not whole, which only an untyped
+// language can be given, is 0.
+type wholeNumber int
+
+func (w *wholeNumber) UnmarshalJSON(data []byte) error {
+	var number float64
+	if err := json.Unmarshal(data, &number); err != nil {
+		return err
+	}
+	if *w = wholeNumber(number); float64(*w) != number {
+		*w = 0
+	}
+	return nil
+}
+
 // goldenOptions are the options of connect-qos by their own names.
 type goldenOptions struct {
-	MinLag                     *float64 `json:"minLag"`
-	MaxLag                     *float64 `json:"maxLag"`
-	MinHostRate                *float64 `json:"minHostRate"`
-	MaxHostRate                *float64 `json:"maxHostRate"`
-	MinIPRate                  float64  `json:"minIpRate"`
-	MaxIPRate                  float64  `json:"maxIpRate"`
-	MinSubnetRate              float64  `json:"minSubnetRate"`
-	MaxSubnetRate              float64  `json:"maxSubnetRate"`
-	SubnetMaskBits             *int     `json:"subnetMaskBits"`
-	MinSubnetUniqueIPs         *float64 `json:"minSubnetUniqueIps"`
-	MaxHostRatio               float64  `json:"maxHostRatio"`
-	MaxIPRateHostViolation     float64  `json:"maxIpRateHostViolation"`
-	MaxSubnetRateHostViolation float64  `json:"maxSubnetRateHostViolation"`
-	HistorySize                *int     `json:"historySize"`
-	MaxAge                     *float64 `json:"maxAge"`
-	HostWhitelist              []string `json:"hostWhitelist"`
-	IPWhitelist                []string `json:"ipWhitelist"`
-	SubnetWhitelist            []string `json:"subnetWhitelist"`
-	HTTPBehindProxy            bool     `json:"httpBehindProxy"`
-	HTTPSBehindProxy           bool     `json:"httpsBehindProxy"`
-	ErrorStatusCode            *int     `json:"errorStatusCode"`
-	ErrorResponseDelay         float64  `json:"errorResponseDelay"`
-	Prefix                     *string  `json:"redis_key_prefix"`
+	MinLag                     *float64     `json:"minLag"`
+	MaxLag                     *float64     `json:"maxLag"`
+	MinHostRate                *float64     `json:"minHostRate"`
+	MaxHostRate                *float64     `json:"maxHostRate"`
+	MinIPRate                  float64      `json:"minIpRate"`
+	MaxIPRate                  float64      `json:"maxIpRate"`
+	MinSubnetRate              float64      `json:"minSubnetRate"`
+	MaxSubnetRate              float64      `json:"maxSubnetRate"`
+	SubnetMaskBits             *wholeNumber `json:"subnetMaskBits"`
+	MinSubnetUniqueIPs         *float64     `json:"minSubnetUniqueIps"`
+	MaxHostRatio               float64      `json:"maxHostRatio"`
+	MaxIPRateHostViolation     float64      `json:"maxIpRateHostViolation"`
+	MaxSubnetRateHostViolation float64      `json:"maxSubnetRateHostViolation"`
+	HistorySize                *wholeNumber `json:"historySize"`
+	MaxAge                     *float64     `json:"maxAge"`
+	HostWhitelist              []string     `json:"hostWhitelist"`
+	IPWhitelist                []string     `json:"ipWhitelist"`
+	SubnetWhitelist            []string     `json:"subnetWhitelist"`
+	HTTPBehindProxy            bool         `json:"httpBehindProxy"`
+	HTTPSBehindProxy           bool         `json:"httpsBehindProxy"`
+	ErrorStatusCode            *wholeNumber `json:"errorStatusCode"`
+	ErrorResponseDelay         float64      `json:"errorResponseDelay"`
+	Prefix                     *string      `json:"redis_key_prefix"`
 	Cluster                    struct {
 		SyncInterval               float64  `json:"syncIntervalMs"`
 		MaxTrackedActors           int      `json:"maxTrackedActors"`
@@ -95,14 +110,14 @@ func (g goldenOptions) options() qos.Options {
 		MinHostRate: g.MinHostRate, MaxHostRate: g.MaxHostRate,
 		MinIPRate: g.MinIPRate, MaxIPRate: g.MaxIPRate,
 		MinSubnetRate: g.MinSubnetRate, MaxSubnetRate: g.MaxSubnetRate,
-		SubnetMaskBits: g.SubnetMaskBits, MinSubnetUniqueIPs: g.MinSubnetUniqueIPs,
+		SubnetMaskBits: (*int)(g.SubnetMaskBits), MinSubnetUniqueIPs: g.MinSubnetUniqueIPs,
 		MaxHostRatio:               g.MaxHostRatio,
 		MaxIPRateHostViolation:     g.MaxIPRateHostViolation,
 		MaxSubnetRateHostViolation: g.MaxSubnetRateHostViolation,
-		HistorySize:                g.HistorySize, MaxAge: optionalDuration(g.MaxAge),
+		HistorySize:                (*int)(g.HistorySize), MaxAge: optionalDuration(g.MaxAge),
 		HostWhitelist: g.HostWhitelist, IPWhitelist: g.IPWhitelist, SubnetWhitelist: g.SubnetWhitelist,
 		HTTPBehindProxy: g.HTTPBehindProxy, HTTPSBehindProxy: g.HTTPSBehindProxy,
-		ErrorStatusCode: g.ErrorStatusCode, ErrorResponseDelay: duration(g.ErrorResponseDelay),
+		ErrorStatusCode: (*int)(g.ErrorStatusCode), ErrorResponseDelay: duration(g.ErrorResponseDelay),
 		Cluster: &qos.ClusterOptions{
 			SyncInterval:     time.Hour, // steps say when
 			MaxTrackedActors: c.MaxTrackedActors,
@@ -199,9 +214,7 @@ func (f *faults) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.P
 			return next(ctx, commands)
 		}
 		if f.mode == "apply_then_reject" {
-			if err := next(ctx, commands); err != nil {
-				return err
-			}
+			_ = next(ctx, commands) // also "no such key" is an answer
 		}
 		return errFault
 	}
