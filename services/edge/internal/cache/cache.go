@@ -60,7 +60,7 @@ type Cache struct {
 	store   *store.Store[*head]
 	metrics *metrics
 
-	uncacheable marks // resources whose responses are not stored
+	uncacheable marks // what is not stored, by the variant
 	unrefreshed marks // what could not be validated in the background, by the variant
 	invalid     invalidations
 

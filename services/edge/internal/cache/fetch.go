@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// uncacheableFor is how long a resource is remembered whose response was not
-	// storable. Each such response renews it.
+	// uncacheableFor is how long a resource, or a variant of one, is remembered
+	// whose response was not storable. Each such response renews it.
 	uncacheableFor = 30 * time.Second
 	// maxDiscard is how much of a body that nobody wants is read, so that the
 	// connection to the origin can be used again. A longer one is cut off.
@@ -177,7 +177,7 @@ func (f *fetch) received(status int, h http.Header) {
 	}
 	if reason != rfc9111.Stored {
 		if !f.own {
-			c.notStored(&f.q, status, reason)
+			c.notStored(f.stored.key, status, reason)
 		}
 		if f.stored.item != nil && replaces(status) {
 			c.store.Delete(f.stored.key)
@@ -185,7 +185,7 @@ func (f *fetch) received(status int, h http.Header) {
 		f.feed.Alone(f.land, errNotStorable)
 		return
 	}
-	c.uncacheable.remove(f.q.key)
+	c.uncacheable.remove(rfc9111.Key(f.stored.key))
 	f.storing = true
 	if f.land.index != nil {
 		f.feed.Rename(f.land.keyFor(&f.q))
@@ -217,7 +217,7 @@ func (f *fetch) Write(p []byte) (int, error) {
 	f.size += int64(len(p))
 	if f.storing && f.size > f.cache.opts.MaxItemBytes {
 		f.storing = false
-		f.cache.notStored(&f.q, f.land.status, tooLarge)
+		f.cache.notStored(f.stored.key, f.land.status, tooLarge)
 	}
 	if err := f.feed.Write(f.ctx, p); err != nil {
 		return 0, err

@@ -3,6 +3,7 @@ package cache
 import (
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/ccnq/ccnq/services/edge/internal/cache/flight"
 	"github.com/ccnq/ccnq/services/edge/internal/cache/rfc9111"
@@ -43,18 +44,22 @@ func (l *landing) keyFor(q *Request) flight.Key {
 	return flight.Key{Primary: q.key, Variant: l.index.Variant(q.key, q.R.Header)}
 }
 
+// tooOldFor reports whether the body is still on its way to others and a request
+// that came after the head may not be answered with it, just as if it were stored.
+func (l *landing) tooOldFor(q *Request, now time.Time) bool {
+	return q.Arrived.After(l.res.Received()) && l.res.Decide(q.directives, now) == rfc9111.Validate
+}
+
 // writeFields writes the fields for the leader, who gets all that the origin has
-// sent, or for somebody else, who gets what is stored.
-func (l *landing) writeFields(h http.Header, follows bool) {
+// sent, or for somebody else, who gets what is stored, with its age.
+func (l *landing) writeFields(h http.Header, follows bool, now time.Time) {
 	fields := l.live
 	if follows {
 		fields = l.res.Header
 		if length := l.live["Content-Length"]; length != nil {
 			h["Content-Length"] = length
 		}
-		if age := l.live["Age"]; age != nil {
-			h["Age"] = age
-		}
+		h["Age"] = []string{string(rfc9111.AppendAge(nil, l.res.Age(now)))}
 	}
 	for name, values := range fields {
 		switch name {

@@ -61,7 +61,7 @@ func newMetrics(r prometheus.Registerer, c *Cache) *metrics {
 		func() float64 { return float64(c.flights.Held() + c.recorded.Load()) })
 	gauge("ccnq_cache_waiting", "Requests that wait for a fetch or read from it.",
 		func() float64 { return float64(c.flights.Askers()) })
-	gauge("ccnq_cache_uncacheable", "Resources remembered as not storable.",
+	gauge("ccnq_cache_uncacheable", "Resources, or variants of them, that are remembered as not storable.",
 		func() float64 { return float64(c.uncacheable.count()) })
 	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "ccnq_cache_slow_readers_total", Help: "Readers that were cut loose since they held up others.",

@@ -32,15 +32,15 @@ func (c *Cache) storable(
 }
 
 // notStored counts why a response was not stored and, if that is likely to be so
-// again for anybody, remembers it.
-func (c *Cache) notStored(q *Request, status int, reason rfc9111.NotStored) {
+// again for anybody who selects this variant, remembers it.
+func (c *Cache) notStored(key store.Key, status int, reason rfc9111.NotStored) {
 	c.metrics.notStored.WithLabelValues(string(reason)).Inc()
 	switch reason {
 	case rfc9111.AuthorizedRequest, rfc9111.Method, rfc9111.NoStoreRequest:
 		return
 	}
 	if lasts(status) {
-		c.uncacheable.set(q.key, c.now().Add(uncacheableFor))
+		c.uncacheable.set(rfc9111.Key(key), c.now().Add(uncacheableFor))
 	}
 }
 
@@ -81,6 +81,7 @@ type Recording struct {
 	http.ResponseWriter
 	cache   *Cache
 	q       *Request
+	key     store.Key // under which it was looked up
 	f       rfc9111.Forward
 	o       *proxy.Outcome
 	reason  Alone
@@ -132,11 +133,11 @@ func (rec *Recording) decide(status int) {
 	if reason != rfc9111.Stored {
 		rec.land = nil
 		if rec.reason == AloneUncacheable {
-			c.notStored(q, status, reason)
+			c.notStored(rec.key, status, reason)
 		}
 		return
 	}
-	c.uncacheable.remove(q.key)
+	c.uncacheable.remove(rfc9111.Key(rec.key))
 	status211 := rfc9111.CacheStatus{Forward: rec.f, Stored: true, TTL: res.FreshFor(res.Received())}
 	h[cacheStatus] = behind(others, []string{status211.String()})
 }
@@ -160,7 +161,7 @@ func (rec *Recording) keep(p []byte) {
 	rec.charged += n
 	total := c.recorded.Add(n)
 	if rec.size > c.opts.MaxItemBytes {
-		c.notStored(rec.q, rec.land.status, tooLarge)
+		c.notStored(rec.key, rec.land.status, tooLarge)
 	} else if total <= fetchBudget {
 		rec.body = append(rec.body, append([]byte(nil), p...))
 		return
@@ -202,7 +203,7 @@ func (c *Cache) goOnAlone(q *Request, f *found, reason Alone) Result {
 		return result
 	}
 	result.Recording = &Recording{
-		ResponseWriter: q.W, cache: c, q: q, f: why, reason: reason, since: c.moment(q.key), sent: c.now(),
+		ResponseWriter: q.W, cache: c, q: q, key: f.key, f: why, reason: reason, since: c.moment(q.key), sent: c.now(),
 	}
 	result.W = result.Recording
 	return result

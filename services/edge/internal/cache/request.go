@@ -114,7 +114,8 @@ const (
 	AloneNoStore Alone = "no-store"
 	// AloneRange asks for a part of something that is not stored.
 	AloneRange Alone = "range"
-	// AloneUncacheable is for a resource that was found to be not storable.
+	// AloneUncacheable is for a resource, or a variant of one, that was found to
+	// be not storable.
 	AloneUncacheable Alone = "uncacheable"
 	// AloneAfterAll was let go by a fetch that it would have shared.
 	AloneAfterAll Alone = "let-go"
@@ -195,7 +196,7 @@ func (c *Cache) alone(q *Request, f *found) Alone {
 		return AloneCondition
 	case h["Authorization"] != nil:
 		return AloneAuthorization
-	case c.uncacheable.has(q.key, q.Arrived):
+	case c.uncacheable.has(rfc9111.Key(f.key), q.Arrived):
 		return AloneUncacheable
 	case f.item != nil:
 		return ""

@@ -63,6 +63,13 @@ func (c *Cache) ride(q *Request, f *found, a *flight.Asker[*landing], key *fligh
 				*key = land.keyFor(q)
 				return Result{}, true
 			}
+			if !a.Leads() && land.item == nil && land.tooOldFor(q, c.now()) {
+				if land.res.FreshFor(c.now()) <= 0 { // nor is it for anybody else who comes now
+					c.flights.Outdate(q.key)
+					return Result{}, true
+				}
+				return c.goOnAlone(q, f, AloneAfterAll), false
+			}
 			if land.hit && !a.Leads() && land.res.Decide(q.directives, c.now()) != rfc9111.Fresh {
 				return c.goOnAlone(q, f, AloneAfterAll), false // it was fresh enough for the leader
 			}
@@ -165,12 +172,13 @@ func (c *Cache) deliver(q *Request, f *found, a *flight.Asker[*landing], land *l
 		return result, !ok
 	}
 	status := rfc9111.CacheStatus{Forward: forward(q, f), Collapsed: collapsed, Stored: land.res != nil}
+	now := c.now()
 	if land.res != nil {
-		status.TTL = land.res.FreshFor(land.res.Received())
+		status.TTL = land.res.FreshFor(now)
 	}
 	setStatus(q.W, word, status)
 	result := Result{End: Answered, Word: word, Status: land.status, Seat: a.Seat()}
-	land.writeFields(q.W.Header(), collapsed)
+	land.writeFields(q.W.Header(), collapsed, now)
 	switch {
 	case land.res != nil && land.res.Precondition(q.R.Header):
 		a.Keep()
@@ -235,8 +243,12 @@ func writeInterim(w http.ResponseWriter, land *landing) {
 }
 
 // refresh validates what is stored in the background, in the client's group and
-// without waiting for a place.
+// without waiting for a place. A request whose answer most likely cannot be stored
+// leaves that to others.
 func (c *Cache) refresh(q *Request, f *found) {
+	if q.directives.NoStore || q.R.Header["Authorization"] != nil {
+		return
+	}
 	key, stored := q.flightKey(f), rfc9111.Key(f.key)
 	if c.unrefreshed.has(stored, q.Arrived) || c.flights.Flying(key) {
 		return

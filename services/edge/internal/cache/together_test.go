@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -134,4 +135,111 @@ func TestALongErrorIsNotTheClientsFault(t *testing.T) {
 			require.InDelta(t, 1, testutil.ToFloat64(s.metrics.revalidations.failed), 0)
 		})
 	}
+}
+
+// TestALateFollower: while a body is on its way, who comes after its head gets it as if it were stored, with its age, or
+// not at all.
+func TestALateFollower(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		passes time.Duration
+		field  string
+		shares bool
+	}{
+		"fresh":              {30 * time.Second, "Cache-Control: max-age=40", true},
+		"stale":              {56 * time.Second, "A: b", false},
+		"against its wish":   {30 * time.Second, "Cache-Control: no-cache", false},
+		"too old for it":     {30 * time.Second, "Cache-Control: max-age=20", false},
+		"stale, but content": {56 * time.Second, "Cache-Control: max-stale=10", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, nil)
+			g := newGate()
+			t.Cleanup(g.open)
+			var version atomic.Int64
+			s.answer(func(w http.ResponseWriter, r *http.Request) {
+				now := version.Add(1)
+				w.Header().Set("Cache-Control", "max-age=60")
+				w.Header().Set("Age", "5")
+				_, _ = fmt.Fprintf(w, "version %d", now)
+				if now == 1 {
+					_ = http.NewResponseController(w).Flush()
+					g.wait(r)
+				}
+			})
+			lead, err := s.client.Get(s.edge.URL + "/a")
+			require.NoError(t, err)
+			defer lead.Body.Close()
+			require.Equal(t, "5", lead.Header.Get("Age"))
+			s.pass(tt.passes)
+			follow := s.send(t.Context(), "/a", tt.field)
+			if !tt.shares {
+				require.Equal(t, "version 2", receive(t, follow).is(t, "MISS", "").body)
+				return
+			}
+			s.following(2)
+			g.open()
+			r := receive(t, follow).is(t, "MISS", "collapsed")
+			require.Equal(t, "version 1", r.body)
+			require.Equal(t, strconv.Itoa(5+int(tt.passes/time.Second)), r.Header.Get("Age"))
+		})
+	}
+}
+
+// TestARefreshThatCannotBeStored is not made, and what is stored stays.
+func TestARefreshThatCannotBeStored(t *testing.T) {
+	t.Parallel()
+	for _, field := range []string{"Authorization: Basic eA==", "Cache-Control: no-store"} {
+		t.Run(field, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, nil)
+			s.versioned(&versioned{control: "max-age=60, stale-while-revalidate=30", etag: `"1"`, body: "one"})
+			s.get("/a").is(t, "MISS", "stored")
+			s.pass(61 * time.Second)
+			for range 2 {
+				require.Equal(t, "one", s.get("/a", field).is(t, "HIT", "hit; ttl=-").body)
+				s.idle()
+			}
+			require.EqualValues(t, 1, s.asked.Load())
+			s.get("/a").is(t, "HIT", "hit; ttl=-")
+			s.idle()
+			require.Equal(t, "yes", s.get("/a").is(t, "HIT", "hit").Header.Get("X-Confirmed"))
+			require.EqualValues(t, 2, s.asked.Load())
+		})
+	}
+}
+
+// TestF13_UncacheableVariantsHinderNoOthers: that a page is not stored for those with a cookie says nothing about others.
+func TestF13_UncacheableVariantsHinderNoOthers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil)
+	s.answer(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Vary", "Cookie")
+		h.Set("Etag", `"1"`)
+		switch {
+		case r.Header.Get("Cookie") != "":
+			h.Set("Cache-Control", "private")
+		case r.Header.Get("If-None-Match") != "":
+			w.WriteHeader(http.StatusNotModified)
+			return
+		default:
+			h.Set("Cache-Control", "max-age=60")
+		}
+		_, _ = io.WriteString(w, "page")
+	})
+	s.get("/a").is(t, "MISS", "stored")
+	for range 2 {
+		s.get("/a", "Cookie: a=b").is(t, "MISS", "fwd=vary-miss")
+	}
+	require.Equal(t, 1, s.uncacheable.count())
+	s.pass(61 * time.Second)
+	s.get("/a", "Cookie: a=b").is(t, "MISS", "")
+	s.get("/a").is(t, "MISS", "fwd=stale; fwd-status=304")
+
+	// The same with what goes alone since it was marked itself.
+	s.get("/a", "Cookie: a=c").is(t, "MISS", "")
+	s.get("/a", "Cookie: a=c").is(t, "MISS", "")
+	s.get("/a").is(t, "HIT", "hit")
 }

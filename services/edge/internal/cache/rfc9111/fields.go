@@ -71,10 +71,10 @@ func heuristic(status int) bool {
 }
 
 // unstorable reports whether responses with a status are never stored: interim ones, part of a body, 304 (which only
-// updates), 416 (which answers a range), and those of RFC 6585.
+// updates), 412, 416 and 417 (which answer a field of one request that is no part of keys), and those of RFC 6585.
 func unstorable(status int) bool {
 	switch status {
-	case 206, 304, 416, 428, 429, 431, 511:
+	case 206, 304, 412, 416, 417, 428, 429, 431, 511:
 		return true
 	}
 	return status < 200 || status > 999

@@ -181,6 +181,8 @@ func TestPolicy_StoreRefuses(t *testing.T) {
 		"grace with must-revalidate":         {header: []string{"Cache-Control: max-age=0, must-revalidate, stale-if-error=60"}, want: Stale},
 		"206 3.3":                            {status: 206, header: []string{"Cache-Control: max-age=60", "Content-Range: bytes 0-1/2"}, want: Status},
 		"304":                                {status: 304, header: []string{"Cache-Control: max-age=60"}, want: Status},
+		"412, the client's own condition":    {status: 412, header: []string{"Cache-Control: max-age=60"}, want: Status},
+		"417, the client's own expectation":  {status: 417, header: []string{"Cache-Control: max-age=60"}, want: Status},
 		"416":                                {status: 416, header: []string{"Cache-Control: max-age=60"}, want: Status},
 		"429, RFC 6585 4":                    {status: 429, header: []string{"Cache-Control: max-age=60"}, want: Status},
 		"1xx":                                {status: 103, header: []string{"Cache-Control: max-age=60"}, want: Status},
