@@ -30,6 +30,8 @@ type member struct {
 	stopped      atomic.Bool
 	stop         context.CancelFunc // ends reading
 	reading      context.Context    //nolint:containedctx // of all syncs, ended by stop
+	giveUp       context.CancelFunc // ends publishing
+	publishing   context.Context    //nolint:containedctx // of all syncs, ended by giveUp
 	done         chan struct{}      // closed when the loop has ended
 }
 
@@ -54,6 +56,7 @@ func join(l *Limiter, now func() time.Time) *member {
 	m.blocked.Store(noLists)
 	m.uniqueWindow, _ = m.limits.WindowAt(now())
 	m.reading, m.stop = context.WithCancel(context.Background())
+	m.publishing, m.giveUp = context.WithCancel(context.Background())
 	go m.run()
 	return m
 }
@@ -73,15 +76,26 @@ func (m *member) run() {
 	}
 }
 
-// leave stops the loop. A publication under way is finished; what has failed is given
-// up.
-func (m *member) leave() {
+// leave stops the loop. A publication under way is finished, unless ctx ends before;
+// what has failed is given up.
+func (m *member) leave(ctx context.Context) error {
 	m.stopped.Store(true)
 	m.stop()
-	<-m.done
-	m.mu.Lock() // wait for a call of Sync
-	m.pending = nil
-	m.mu.Unlock()
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		<-m.done
+		m.mu.Lock() // wait for a call of Sync
+		m.pending = nil
+		m.mu.Unlock()
+	}()
+	select {
+	case <-left:
+		return nil
+	case <-ctx.Done():
+		m.giveUp()
+		return ctx.Err()
+	}
 }
 
 // noLists are the lists without a cluster.
@@ -119,6 +133,7 @@ func (m *member) sync(ctx context.Context) {
 func (m *member) publishAll(ctx context.Context, stats *SyncStats) bool {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
+	defer context.AfterFunc(m.publishing, cancel)()
 	if m.pending != nil && !m.publish(ctx, m.pending, stats) {
 		return false
 	}

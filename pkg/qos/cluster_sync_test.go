@@ -86,6 +86,27 @@ func TestCloseFinishesPublishing(t *testing.T) {
 	})
 }
 
+// TestShutdownGivesUp: who has no more time does not wait for a store that hangs.
+func TestShutdownGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newGate()
+		l, err := New(Options{Cluster: &ClusterOptions{Store: store}})
+		require.NoError(t, err)
+		l.Decide(actor(l, "a.example", "192.0.2.1"))
+		publishing := <-store.publishing
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, l.Shutdown(ctx), context.DeadlineExceeded)
+		require.Equal(t, time.Second, time.Since(begin))
+		synctest.Wait()
+		require.ErrorIs(t, publishing.Err(), context.Canceled)
+		require.NoError(t, l.Close())
+		require.Equal(t, time.Second, time.Since(begin))
+	})
+}
+
 func TestCloseEndsReading(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package qos
 
 import (
+	"context"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -100,17 +101,21 @@ func New(options Options) (*Limiter, error) {
 // holds back. Publishing to a cluster that is under way is finished first, for at
 // most 10 s. Decisions may still be asked for. It may be called twice, and always
 // returns nil.
-func (l *Limiter) Close() error {
+func (l *Limiter) Close() error { return l.Shutdown(context.Background()) }
+
+// Shutdown is Close that waits no longer than ctx lets it: then what is published is
+// given up, the store's call ends by itself soon after, and the error is that of ctx.
+func (l *Limiter) Shutdown(ctx context.Context) (err error) {
 	l.closeOnce.Do(func() {
 		close(l.closed)
 		if l.meter != nil {
 			_ = l.meter.Close()
 		}
 		if l.cluster != nil {
-			l.cluster.leave()
+			err = l.cluster.leave(ctx)
 		}
 	})
-	return nil
+	return err
 }
 
 // Decide says whether to refuse a request of the actor, and tracks it if not: a

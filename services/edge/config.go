@@ -162,7 +162,7 @@ const (
 	// then, and the writing of what is still to be stored.
 	fetchTimeout = 3 * time.Second
 	// flushTimeout bounds the wait for NATS to take the last denials; what it
-	// does not take waits on disk.
+	// does not take waits on disk. It also bounds the last sync of the load-aware limits.
 	flushTimeout = 2 * time.Second
 	// adminStop bounds the wait for a scrape at shutdown.
 	adminStop = time.Second

@@ -404,10 +404,13 @@ func (e *Edge) stop(ctx context.Context) {
 	}
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
-	e.limits.flush(flush)
+	// At the same time, so that a store that hangs does not take the other's time.
+	var flushed sync.WaitGroup
+	flushed.Go(func() { e.limits.flush(flush) })
 	if e.outbox != nil {
 		e.outbox.Stop(flush)
 	}
+	flushed.Wait()
 	if e.blocks != nil {
 		e.blocks.Stop()
 	}

@@ -112,11 +112,12 @@ func (l *limits) start() error {
 	return l.nats.Start(l.limiter.SetBlocklists)
 }
 
-// flush tells the cluster what was tracked since the last sync, as far as ctx lets
-// it.
+// flush tells the cluster what was tracked since the last sync, and leaves it, as far
+// as ctx lets it.
 func (l *limits) flush(ctx context.Context) {
 	if l.limiter != nil {
 		l.limiter.Sync(ctx)
+		_ = l.limiter.Shutdown(ctx) // a sync that began before may be under way
 	}
 }
 
