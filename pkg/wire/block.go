@@ -157,6 +157,11 @@ type Mark struct {
 	Monitor bool `json:"monitor,omitempty"`
 	// Written is the service's time.
 	Written time.Time `json:"written"`
+	// Stream is when the event stream was made, and Applied a place in it:
+	// whatever the denials up to there decided has been published, to the bucket
+	// and as events. Both are zero while that is not known.
+	Stream  time.Time `json:"stream,omitzero"`
+	Applied uint64    `json:"applied,omitempty"`
 }
 
 // Validate checks that there is a generation.

@@ -72,6 +72,9 @@ type UnblockReply struct {
 	Forgiven int `json:"forgiven"`
 	// StillBlockedBy lists other blocks that hold the target.
 	StillBlockedBy []string `json:"still_blocked_by,omitempty"`
+	// Warning is for the operator, such as that the lift does not outlive a
+	// restart.
+	Warning string `json:"warning,omitempty"`
 }
 
 // ListRequest asks for blocks in the order of their targets.
@@ -106,6 +109,9 @@ type ExplainReply struct {
 	BlockedUntil time.Time     `json:"blocked_until,omitzero"`
 	Blocks       []BlockChange `json:"blocks"`
 	Days         []DenialDay   `json:"days"`
+	// Warning is for the operator, such as that no edge enforces blocks now, or
+	// none for this address.
+	Warning string `json:"warning,omitempty"`
 }
 
 // DenialDay is one address's denials of one day in UTC.

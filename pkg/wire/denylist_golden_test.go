@@ -50,14 +50,19 @@ func init() {
 			IP: address, Group: network.String(), Day: "2026-05-17", Count: 31, FirstSeq: 5, LastSeq: 90,
 			Samples: []DenialSample{{At: noon, Reason: DeniedQueueTimeout, Path: "/papers/1.pdf", Edge: "edge-1"}},
 		}}},
-		"explain_request": ExplainRequest{IP: address},
-		"list_reply":      ListReply{Blocks: []BlockChange{change}, Next: "203.0.113.7"},
-		"list_request":    ListRequest{Scope: ScopeIP, After: "203.0.113.1", Limit: 50, Expired: true},
-		"mark":            Mark{Generation: "2026-05-01T00:00:00Z", Version: 42, IPs: 10, Ranges: 2, Monitor: true, Written: noon},
-		"rebuild_reply":   RebuildReply{Events: 1000},
-		"rebuild_request": RebuildRequest{By: "operator"},
-		"unblock_reply":   UnblockReply{Lifted: true, Forgiven: 3, StillBlockedBy: []string{"203.0.113.0/24"}},
-		"unblock_request": UnblockRequest{Target: "203.0.113.7", Reason: "a reader", By: "operator", KeepCounts: true},
+		"explain_reply_warned": ExplainReply{
+			Blocked: true, BlockedUntil: change.BlockedUntil, Blocks: []BlockChange{change}, Days: []DenialDay{}, Warning: "not enforced",
+		},
+		"explain_request":      ExplainRequest{IP: address},
+		"list_reply":           ListReply{Blocks: []BlockChange{change}, Next: "203.0.113.7"},
+		"list_request":         ListRequest{Scope: ScopeIP, After: "203.0.113.1", Limit: 50, Expired: true},
+		"mark":                 Mark{Generation: "2026-05-01T00:00:00Z", Version: 42, IPs: 10, Ranges: 2, Monitor: true, Written: noon},
+		"mark_settled":         Mark{Generation: "2026-05-01T00:00:00Z", Version: 42, IPs: 10, Ranges: 2, Written: noon, Stream: noon, Applied: 4711},
+		"rebuild_reply":        RebuildReply{Events: 1000},
+		"rebuild_request":      RebuildRequest{By: "operator"},
+		"unblock_reply":        UnblockReply{Lifted: true, Forgiven: 3, StillBlockedBy: []string{"203.0.113.0/24"}},
+		"unblock_reply_warned": UnblockReply{Lifted: true, Warning: "not told"},
+		"unblock_request":      UnblockRequest{Target: "203.0.113.7", Reason: "a reader", By: "operator", KeepCounts: true},
 	})
 }
 

@@ -469,8 +469,9 @@ func TestFullStream(t *testing.T) {
 			return errors.Is(bus.PublishAcked(s.ctx(), s.conn, denySubject, make([]byte, size), ""), bus.ErrRefused)
 		})
 	}
-	_, err := s.block(wire.BlockRequest{Target: "192.0.2.1", Seconds: 3600})
+	reply, err := s.block(wire.BlockRequest{Target: "192.0.2.1", Seconds: 3600})
 	require.NoError(t, err)
+	require.Contains(t, reply.Warning, "does not outlive a restart")
 	s.until("blocked", func() bool { return s.inForce(wire.ScopeIP, "192.0.2.1") })
 	s.until("and the operator is told why it lags", func() bool {
 		ok, body := ready(t, d)

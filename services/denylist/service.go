@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -36,6 +37,8 @@ const (
 	version = "1.0.0"
 	// table is one that shows that the service's migrations are visible.
 	table = "denylist_checkpoint"
+	// toldTimeout is how long an order waits until the event stream has it.
+	toldTimeout = time.Second
 )
 
 // Deps are what the service does not make by itself.
@@ -248,7 +251,8 @@ func (s *Service) serve(run context.Context, conn *bus.Conn, keeper *streams.Kee
 	}
 	s.server = rpc.New(rpc.Options{
 		Conn: conn, Store: st, Version: version, Ready: s.ready, Changed: publisher.Changed, Rebuild: proj.Rebuild,
-		Trusted: trusted, Allowlist: allowlist, Inert: s.inert(), Logger: s.logger, Registry: s.registry,
+		Trusted: trusted, Allowlist: allowlist, Inert: s.inert(), Volatile: s.volatile,
+		Logger: s.logger, Registry: s.registry,
 	})
 	s.working.Go(func() { candidate.Run(run) })
 	return s.server.Start()
@@ -261,6 +265,20 @@ func (s *Service) inert() string {
 		return "CCNQ_QUEUE_ENABLED is false here: while the queue is off, blocks have no effect"
 	case s.cfg.Denylist.monitor():
 		return "CCNQ_QUEUE_DENYLIST_MODE is monitor: blocks refuse nobody"
+	}
+	return ""
+}
+
+// volatile is the warning for whoever changes a block of which the memory of
+// this process alone knows.
+func (s *Service) volatile(ctx context.Context, version int64) string {
+	if !s.deps.Memory {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, toldTimeout)
+	defer cancel()
+	if err := s.publisher.Load().Told(ctx, version); err != nil {
+		return "the event stream does not take this now: if that lasts, it does not outlive a restart"
 	}
 	return ""
 }

@@ -122,13 +122,20 @@ func TestOrdersAreRefused(t *testing.T) {
 		_, err := s.block(wire.BlockRequest{Target: "192.0.2.1", Seconds: seconds})
 		require.Equal(t, bus.CodeInvalid, bus.CodeOf(err))
 	}
-	_, err := s.block(wire.BlockRequest{Target: "192.0.2.1", Seconds: 60, Reason: "a\x00b"})
-	require.Equal(t, bus.CodeInvalid, bus.CodeOf(err))
+	for _, reason := range []string{"a\x00b", "a\u009bb", "a\u202eb", "a\u200bb"} {
+		_, err := s.block(wire.BlockRequest{Target: "192.0.2.1", Seconds: 60, Reason: reason})
+		require.Equal(t, bus.CodeInvalid, bus.CodeOf(err), reason)
+	}
 
 	reply, err := s.block(wire.BlockRequest{Target: "192.0.2.0/24", Seconds: 60, Force: true})
 	require.NoError(t, err)
 	require.Contains(t, reply.Warning, "CCNQ_QUEUE_ENABLED")
 	require.Contains(t, reply.Warning, "CCNQ_QUEUE_ALLOWLIST")
+	require.NotContains(t, reply.Warning, "restart")
+	require.Contains(t, s.explain("192.0.2.200").Warning, "CCNQ_QUEUE_ALLOWLIST")
+	require.NotContains(t, s.explain("192.0.2.201").Warning, "CCNQ_QUEUE_ALLOWLIST")
+	require.Contains(t, s.explain("192.0.2.201").Warning, "CCNQ_QUEUE_ENABLED")
+	require.Empty(t, s.explain("198.51.100.1").Warning, "it is not blocked")
 }
 
 func TestListInPages(t *testing.T) {

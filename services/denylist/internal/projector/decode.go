@@ -20,10 +20,14 @@ var deniedSubjects = []string{
 
 // changeSubjects are those of the events that tell of blocks, by scope. What
 // would have been blocked is a block that monitor mode does not enforce.
-var changeSubjects = []string{
+var changeSubjects = append([]string{
 	fmt.Sprintf(wire.SubjectBlocked, wire.ScopeIP), fmt.Sprintf(wire.SubjectBlocked, wire.ScopeRange),
-	fmt.Sprintf(wire.SubjectUnblocked, wire.ScopeIP), fmt.Sprintf(wire.SubjectUnblocked, wire.ScopeRange),
 	fmt.Sprintf(wire.SubjectWouldBlock, wire.ScopeIP), fmt.Sprintf(wire.SubjectWouldBlock, wire.ScopeRange),
+}, liftSubjects...)
+
+// liftSubjects are those of changeSubjects that tell of lifts.
+var liftSubjects = []string{
+	fmt.Sprintf(wire.SubjectUnblocked, wire.ScopeIP), fmt.Sprintf(wire.SubjectUnblocked, wire.ScopeRange),
 }
 
 var deniedPrefix, _, _ = strings.Cut(wire.SubjectDenied, "%")

@@ -23,10 +23,11 @@
 //
 // # A store without a checkpoint
 //
-// It is new, or was lost. Then everything up to the last event about a block is
-// replayed, without deciding anew, so that an operator's lift stays one; what
-// came later is applied as ever. In the memory of one process that is every
-// start. A denial whose decision was not published when the process ended, and
-// after which another block was, is counted, and decides with the next denial
-// of its address or range.
+// It is new, or was lost. Then all events are replayed. Denials decide nothing
+// anew up to the last lift in the stream, so that it stays one, and up to the
+// place that the mark of the blocks names: what they decided is published. What
+// came later is applied as ever, also where its decision is among the events:
+// deciding twice only extends. In the memory of one process that is every start.
+// A denial that came just before a lift, and was not applied before it, is
+// counted, and decides with the next denial of its address or range.
 package projector

@@ -11,23 +11,52 @@ import (
 	"github.com/ccnq/ccnq/services/denylist/internal/store"
 )
 
-// restore fills a store without a checkpoint.
+// restore fills a store without a checkpoint. Denials up to the last lift decide
+// nothing, so that it stays one, nor do those whose decisions are known to be
+// published. The others decide: a block that was published is extended to where
+// it ends already, and one that was not is made.
 func (p *Projector) restore(ctx context.Context, epoch int64, stream bus.StreamState) error {
-	last, err := p.lastChange(ctx)
+	last, err := p.last(ctx, changeSubjects)
 	if err != nil {
 		return err
 	}
 	if last == 0 {
 		return p.opts.Store.Reset(ctx, epoch, stream.Created)
 	}
-	p.opts.Logger.Info("the store has no checkpoint; replaying the events", "to", last)
-	return p.rebuild(ctx, epoch, store.Checkpoint{Created: stream.Created, Seq: last})
+	lifted, err := p.last(ctx, liftSubjects)
+	if err != nil {
+		return err
+	}
+	settled, err := p.settled(ctx, stream)
+	if err != nil {
+		return err
+	}
+	to := min(max(lifted, settled), stream.Last)
+	p.opts.Logger.Info("the store has no checkpoint; replaying the events", "to", to)
+	return p.rebuild(ctx, epoch, store.Checkpoint{Created: stream.Created, Seq: to})
 }
 
-// lastChange returns the place of the last event about a block, 0 for none.
-func (p *Projector) lastChange(ctx context.Context) (uint64, error) {
+// settled returns the place up to which the mark of the blocks says that
+// everything decided is published, 0 if it does not say so of this stream.
+func (p *Projector) settled(ctx context.Context, stream bus.StreamState) (uint64, error) {
+	m, err := bus.DirectGetLast(ctx, p.opts.Conn, wire.StreamBlocks, wire.KVSubject(wire.KeyMark))
+	if errors.Is(err, bus.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	mark, err := wire.Decode[wire.Mark](m.Data)
+	if err != nil || !(store.Checkpoint{Created: mark.Stream}).Of(stream.Created) {
+		return 0, nil //nolint:nilerr // what is no mark says nothing
+	}
+	return mark.Applied, nil
+}
+
+// last returns the place of the last event on any of the subjects, 0 for none.
+func (p *Projector) last(ctx context.Context, subjects []string) (uint64, error) {
 	var last uint64
-	for _, subject := range changeSubjects {
+	for _, subject := range subjects {
 		m, err := bus.DirectGetLast(ctx, p.opts.Conn, wire.StreamEvents, subject)
 		if errors.Is(err, bus.ErrNotFound) {
 			continue

@@ -31,6 +31,8 @@ type bucket struct {
 	generation string
 	markSeq    uint64
 	marked     time.Time
+	settled    store.Checkpoint // what was decided up to here is published, also as events
+	awaited    progress         // what the last mark knew
 
 	comparing sync.WaitGroup
 	mu        sync.Mutex

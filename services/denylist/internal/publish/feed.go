@@ -95,6 +95,13 @@ func (n *publication) begin(ctx context.Context, st store.Store, epoch int64) (i
 	return n.noted, nil
 }
 
+// through returns the version that a way is through with.
+func (n *publication) through(way int) int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.versions[way]
+}
+
 // note keeps that one way is through with a version, and tells the store what
 // both are through with.
 func (n *publication) note(ctx context.Context, st store.Store, way int, epoch, version int64) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ccnq/ccnq/pkg/bus"
 	"github.com/ccnq/ccnq/pkg/wire"
+	"github.com/ccnq/ccnq/services/denylist/internal/store"
 )
 
 // markEvery is the time between two marks.
@@ -40,12 +41,34 @@ func (b *bucket) seeMark(ctx context.Context) error {
 	switch {
 	case err == nil:
 		b.markSeq = m.Sequence
+		if mark, err := wire.Decode[wire.Mark](m.Data); err == nil && b.settled.Created.IsZero() {
+			b.settled = store.Checkpoint{Created: mark.Stream, Seq: mark.Applied}
+		}
 	case errors.Is(err, bus.ErrNotFound):
 		b.markSeq = 0
 	default:
 		return err
 	}
 	return nil
+}
+
+// progress is a place in the event stream, and a version that no change is above
+// which was decided up to there.
+type progress struct {
+	at      store.Checkpoint
+	version int64
+}
+
+// settle notes what is published, also as events. These may lag, and always do a
+// little in a flood, so the mark before is looked at as well.
+func (b *bucket) settle(now progress, published int64) {
+	switch {
+	case published >= now.version:
+		b.settled = now.at
+	case published >= b.awaited.version && !b.awaited.at.Created.IsZero():
+		b.settled = b.awaited.at
+	}
+	b.awaited = now
 }
 
 // mark writes the mark, if this bucket has been compared. It is written over
@@ -59,6 +82,10 @@ func (b *bucket) mark(ctx context.Context) error {
 		return nil
 	}
 	at := time.Now()
+	checkpoint, err := b.p.opts.Store.Checkpoint(ctx) // before the version that covers what it decided
+	if err != nil {
+		return err
+	}
 	totals, err := b.p.opts.Store.Totals(ctx, at)
 	if err != nil {
 		return err
@@ -66,9 +93,10 @@ func (b *bucket) mark(ctx context.Context) error {
 	if err := b.feed.drain(ctx, totals.Version); err != nil {
 		return err
 	}
+	b.settle(progress{checkpoint, totals.Version}, totals.Published)
 	data, err := json.Marshal(wire.Mark{
 		Generation: b.generation, Version: totals.Version, IPs: totals.IPs, Ranges: totals.Ranges,
-		Monitor: b.p.opts.Monitor, Written: at.UTC(),
+		Monitor: b.p.opts.Monitor, Written: at.UTC(), Stream: b.settled.Created, Applied: b.settled.Seq,
 	})
 	if err != nil {
 		return err

@@ -17,6 +17,8 @@ import (
 const (
 	// poll is how often changes are looked for that nobody told of.
 	poll = 500 * time.Millisecond
+	// look is how often [Publisher.Told] looks.
+	look = 5 * time.Millisecond
 	// pageSize is the number of changes that are published at once.
 	pageSize = 1_000
 	// ackTimeout bounds the wait for the acknowledgements of one page: those that
@@ -102,6 +104,26 @@ func (p *Publisher) Err() error {
 		}
 	}
 	return nil
+}
+
+// Told returns nil once the change of that version has been published as an
+// event, or why that does not succeed, or the error of ctx.
+func (p *Publisher) Told(ctx context.Context, version int64) error {
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		if p.published.through(toEvents) >= version {
+			return nil
+		}
+		if err := p.failures[toEvents].Load(); err != nil {
+			return *err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
 }
 
 // Run publishes until ctx ends or the term does. When ctx ends it publishes

@@ -85,5 +85,12 @@ func (s *Server) explain(ctx context.Context, req wire.ExplainRequest) (wire.Exp
 		}
 	}
 	reply.Days = append(reply.Days, why.Days...)
+	if reply.Blocked {
+		allowed := ""
+		if s.opts.Allowlist.Contains(req.IP.Unmap()) {
+			allowed = "the address is on CCNQ_QUEUE_ALLOWLIST: no block holds for it"
+		}
+		reply.Warning = warning(s.opts.Inert, allowed)
+	}
 	return reply, nil
 }

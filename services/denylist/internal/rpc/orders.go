@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/ccnq/ccnq/pkg/bus"
 	"github.com/ccnq/ccnq/pkg/wire"
@@ -30,8 +31,10 @@ func order(target, reason, by string) (store.Order, error) {
 	if err != nil {
 		return store.Order{}, invalid("%v", err)
 	}
-	if strings.ContainsFunc(reason+by, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return store.Order{}, invalid("reason and by must not hold control characters")
+	// An invalid byte of JSON has become U+FFFD, which is left alone: it may have
+	// been one all along.
+	if strings.ContainsFunc(reason+by, func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf) }) {
+		return store.Order{}, invalid("reason and by must not hold control or formatting characters")
 	}
 	return store.Order{Scope: scope, Target: prefix, Reason: reason, By: by}, nil
 }
@@ -55,18 +58,15 @@ func (s *Server) block(ctx context.Context, req wire.BlockRequest) (reply wire.B
 	s.opts.Changed()
 	s.opts.Logger.Info("blocked by request", "target", o.Text(), "until", b.BlockedUntil, "by", o.By, "reason", o.Reason)
 	reply = wire.BlockReply{Scope: o.Scope, Target: o.Text(), BlockedUntil: b.BlockedUntil, Version: b.Version}
-	var warnings []string
-	if s.opts.Inert != "" {
-		warnings = append(warnings, s.opts.Inert)
-	}
+	allowed, later := "", ""
 	if s.opts.Allowlist.Overlaps(o.Target) {
-		warnings = append(warnings, "addresses on CCNQ_QUEUE_ALLOWLIST are among these, and stay free")
+		allowed = "addresses on CCNQ_QUEUE_ALLOWLIST are among these, and stay free"
 	}
 	// The minute is for the clocks of store and service, which may differ.
 	if b.BlockedUntil.After(asked.Add(d + time.Minute)) {
-		warnings = append(warnings, "a block that ends later was in force and stays; lift it first to shorten it")
+		later = "a block that ends later was in force and stays; lift it first to shorten it"
 	}
-	reply.Warning = strings.Join(warnings, "; ")
+	reply.Warning = warning(s.opts.Inert, allowed, later, s.opts.Volatile(ctx, b.Version))
 	return reply, nil
 }
 
@@ -98,6 +98,9 @@ func (s *Server) unblock(ctx context.Context, req wire.UnblockRequest) (reply wi
 	s.opts.Logger.Info("lifted by request", "target", o.Text(), "lifted", lifted.Lifted, "forgiven", lifted.Forgiven,
 		"by", o.By, "reason", o.Reason)
 	reply = wire.UnblockReply{Lifted: lifted.Lifted, Forgiven: lifted.Forgiven}
+	if lifted.Version > 0 {
+		reply.Warning = s.opts.Volatile(ctx, lifted.Version)
+	}
 	holding, err := s.opts.Store.Holding(ctx, o.Target)
 	if err != nil {
 		// The lift is done, and that is what counts.

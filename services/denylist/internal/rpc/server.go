@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -45,9 +47,17 @@ type Options struct {
 	Trusted, Allowlist *clientip.Set
 	// Inert is a warning for each new block, such as that no edge enforces it;
 	// empty for none.
-	Inert    string
+	Inert string
+	// Volatile returns a warning if the change of that version might not outlive
+	// the process, or nothing.
+	Volatile func(ctx context.Context, version int64) string
 	Logger   *slog.Logger
 	Registry prometheus.Registerer
+}
+
+// warning joins what there is to warn of.
+func warning(all ...string) string {
+	return strings.Join(slices.DeleteFunc(all, func(w string) bool { return w == "" }), "; ")
 }
 
 // The operations, as endpoints and in metrics.
