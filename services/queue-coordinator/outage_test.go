@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ccnq/ccnq/pkg/bus"
+	"github.com/ccnq/ccnq/pkg/config"
 	"github.com/ccnq/ccnq/pkg/testdb"
 	"github.com/ccnq/ccnq/pkg/wire"
 )
@@ -120,7 +121,9 @@ func TestPostgresComesBackEmpty(t *testing.T) {
 	t.Parallel()
 	p := newParts(t)
 	db := testdb.StartServer(t)
-	c := p.start(p.config(db.URL, "queue"), Deps{})
+	cfg := p.config(db.URL, "queue")
+	cfg.Queue.Lease = config.Millis(10 * time.Minute) // no place is taken away meanwhile
+	c := p.start(cfg, Deps{})
 	untilReady(t, c)
 	e := p.edge("edge-1")
 	require.Equal(t, wire.Admitted, e.untilDecided(1))
@@ -137,7 +140,7 @@ func TestPostgresComesBackEmpty(t *testing.T) {
 		}, patience, 10*time.Millisecond)
 		require.Equal(t, []wire.RequestID{id(1)}, reply.Unknown)
 		held, err := bus.Request[wire.AdmitRequest, wire.AdmitReply](e.ctx(), e.conn, wire.EdgeSubject(wire.SubjectAdmit, e.id),
-			wire.AdmitRequest{RequestID: id(1), Bucket: bucket, Mode: wire.ModeHeld, BudgetMS: 1_000})
+			wire.AdmitRequest{RequestID: id(1), Bucket: bucket, Mode: wire.ModeHeld, BudgetMS: 10_000})
 		require.NoError(t, err)
 		require.Equal(t, wire.Admitted, held.Decision)
 		require.Equal(t, wire.Queued, e.untilDecided(2), "the place is taken")

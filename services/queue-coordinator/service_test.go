@@ -26,7 +26,7 @@ func TestMemoryServesWhenStartReturns(t *testing.T) {
 	cfg := p.config("postgres://nobody@127.0.0.1:1/none", "queue")
 	c := p.start(cfg, Deps{Memory: true, NATS: &bus.Options{InProcess: p.nats.InProcess(), Name: "test"}})
 	require.NoError(t, c.conn.Load().Ping(p.ctx()))
-	decision, err := p.edge("edge-1").admit(1, time.Second)
+	decision, err := p.edge("edge-1").admit(1, 10*time.Second)
 	require.NoError(t, err)
 	require.Equal(t, wire.Admitted, decision)
 	ready, body := readyz(t, c)
@@ -59,6 +59,7 @@ func TestTwoCoordinatorsOneDatabase(t *testing.T) {
 	db := testdb.New(t)
 	cfg := p.config(db.URL, db.Schema)
 	cfg.Queue.MaxServed, cfg.Queue.MaxPending = 10, 1_000
+	cfg.Queue.Lease = config.Millis(10 * time.Minute) // no place is taken away meanwhile
 	for range 2 {
 		untilReady(t, p.start(cfg, Deps{}))
 	}

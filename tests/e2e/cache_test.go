@@ -208,7 +208,7 @@ func TestCache_TheCapIsExact(t *testing.T) {
 func TestCache_MaxActiveDuration(t *testing.T) {
 	t.Parallel()
 	c := cached(t, cluster.Options{Settings: limits("1", "1").With(noRepair).With(cluster.Settings{
-		"CCNQ_QUEUE_MAX_ACTIVE_DURATION_MS": "1500",
+		"CCNQ_QUEUE_MAX_ACTIVE_DURATION_MS": "5000",
 	})})
 	arrival, first := occupy(t, c, visitor.Request{IP: alice, Path: "/page", Do: origin.DoPart})
 	second := c.Send(t.Context(), visitor.Request{Edge: c.Edges[0].URL, IP: carol, Path: "/page"})

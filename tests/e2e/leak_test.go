@@ -69,7 +69,7 @@ func TestF16_TheClientHangsUpWhileItIsServed(t *testing.T) {
 			answer := c.Ask(t.Context(), visitor.Request{Edge: c.Edges[0].URL, IP: alice, Do: origin.DoBreak})
 			require.ErrorIs(t, answer.Err, io.ErrUnexpectedEOF, "a broken answer must not look whole")
 		}},
-		{"the origin never answers", cluster.Settings{"CCNQ_UPSTREAM_HEADER_TIMEOUT_MS": "100"}, func(t *testing.T, c *cluster.Cluster) {
+		{"the origin never answers", cluster.Settings{"CCNQ_UPSTREAM_HEADER_TIMEOUT_MS": "3000"}, func(t *testing.T, c *cluster.Cluster) {
 			t.Helper()
 			a, p := occupy(t, c, visitor.Request{IP: alice})
 			answer := p.Answer(t)
@@ -77,7 +77,7 @@ func TestF16_TheClientHangsUpWhileItIsServed(t *testing.T) {
 			require.Equal(t, http.StatusGatewayTimeout, answer.Status)
 			<-a.Ended()
 		}},
-		{"the time limit ends it", cluster.Settings{"CCNQ_QUEUE_MAX_ACTIVE_DURATION_MS": "100"}, func(t *testing.T, c *cluster.Cluster) {
+		{"the time limit ends it", cluster.Settings{"CCNQ_QUEUE_MAX_ACTIVE_DURATION_MS": "3000"}, func(t *testing.T, c *cluster.Cluster) {
 			t.Helper()
 			a, p := occupy(t, c, visitor.Request{IP: alice, Do: origin.DoPart})
 			require.ErrorIs(t, p.Answer(t).Err, io.ErrUnexpectedEOF)

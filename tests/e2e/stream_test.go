@@ -71,7 +71,7 @@ func TestEventStream_FlowsAndHoldsItsPlace(t *testing.T) {
 // free for the next one.
 func TestMaxActiveDuration_CutsBothSides(t *testing.T) {
 	t.Parallel()
-	settings := limits("1", "1").With(noRepair).With(cluster.Settings{"CCNQ_QUEUE_MAX_ACTIVE_DURATION_MS": "150"})
+	settings := limits("1", "1").With(noRepair).With(cluster.Settings{"CCNQ_QUEUE_MAX_ACTIVE_DURATION_MS": "5000"})
 	t.Run("a request", func(t *testing.T) {
 		t.Parallel()
 		c := cluster.New(t, cluster.Options{Settings: settings})

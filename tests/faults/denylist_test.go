@@ -31,15 +31,16 @@ const blockAt = 20
 // startDenied returns once one of the services leads.
 func startDenied(t *testing.T) *denied {
 	t.Helper()
-	s := newSite(t, cluster.Settings{
+	s := newSite(t, patient.With(cluster.Settings{
 		"CCNQ_DATA_DIR":                          t.TempDir(),
 		"CCNQ_QUEUE_DENYLIST_DAILY_THRESHOLD":    strconv.Itoa(blockAt),
 		"CCNQ_QUEUE_DENYLIST_ENABLED":            "true",
 		"CCNQ_QUEUE_DENYLIST_EXCEED_THRESHOLD":   "1",
 		"CCNQ_QUEUE_DENYLIST_RANGE_IP_THRESHOLD": "1000000",
+		"CCNQ_QUEUE_LEASE_MS":                    "600000", // the place stays taken
 		"CCNQ_QUEUE_MAX_PENDING_PER_GROUP":       "0",
 		"CCNQ_QUEUE_MAX_SERVED_PER_GROUP":        "1",
-	})
+	}))
 	s.nats.Configure(t, fmt.Sprintf("jetstream { store_dir: %q }", t.TempDir()))
 	s.nats.Run(t)
 	d := &denied{site: s}

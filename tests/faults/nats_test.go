@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ccnq/ccnq/tests/internal/await"
-	"github.com/ccnq/ccnq/tests/internal/cluster"
 	"github.com/ccnq/ccnq/tests/internal/origin"
 	"github.com/ccnq/ccnq/tests/internal/visitor"
 )
@@ -28,7 +27,7 @@ func TestNATS_FrozenAndBack(t *testing.T) {
 // back then.
 func TestNATS_PlacesOutliveAnOutage(t *testing.T) {
 	t.Parallel()
-	s := start(t, nil)
+	s := start(t, patient)
 	ip := s.newGroup()
 	var held []*origin.Arrival
 	var pending []*visitor.Pending
@@ -44,7 +43,7 @@ func TestNATS_PlacesOutliveAnOutage(t *testing.T) {
 	stream.more(t, 150) // 3 s, longer than a lease
 	held[0].Release()
 	require.Equal(t, 200, pending[0].Answer(t).Status)
-	active, _ := cluster.Rows(t, s.db.Config())
+	active, _ := s.of(ip(1))
 	require.Equal(t, maxServed, active, "while edges cannot be heard none is taken for dead")
 
 	s.nats.Run(t)

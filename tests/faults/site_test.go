@@ -39,6 +39,12 @@ const (
 	comeBack = 20 * time.Second
 )
 
+// patient are settings for tests in which the limits must hold exactly: no
+// request passes, or is refused, because a busy machine answers late. Twice the
+// admit timeout, after which the store frees what an edge does not know, is well
+// within comeBack.
+var patient = cluster.Settings{"CCNQ_QUEUE_ADMIT_TIMEOUT_MS": "5000", "CCNQ_QUEUE_PENDING_TIMEOUT_MS": "60000"}
+
 // site is everything that one installation has.
 type site struct {
 	*visitor.Visitors
@@ -204,6 +210,17 @@ func (s *site) degraded() {
 func (s *site) of(ip string) (active, pending int) {
 	s.t.Helper()
 	return cluster.RowsOf(s.t, s.db.Config(), visitor.Group(ip))
+}
+
+// places counts the requests of one edge that the store has, waiting ones too.
+func (s *site) places(edge string) (n int) {
+	s.t.Helper()
+	conn, err := pgx.ConnectConfig(s.t.Context(), s.db.Config())
+	require.NoError(s.t, err)
+	defer conn.Close(context.WithoutCancel(s.t.Context()))
+	require.NoError(s.t, conn.QueryRow(s.t.Context(), `SELECT count(*) FROM (
+		SELECT edge_id FROM active_request UNION ALL SELECT edge_id FROM pending_request) AS r WHERE edge_id = $1`, edge).Scan(&n))
+	return n
 }
 
 // exec runs SQL as an operator would.

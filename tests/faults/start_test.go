@@ -3,6 +3,7 @@ package faults
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,8 +30,9 @@ func TestF23_StartedBeforeItsPartsExist(t *testing.T) {
 	stream.more(t, 50)
 	s.degraded()
 	for _, k := range s.coordinators {
-		require.Contains(t, k.Part(t, "nats"), "not ready")
-		require.Contains(t, k.Part(t, "store"), "not ready")
+		await.True(t, "the coordinator says what it waits for", func() bool {
+			return strings.Contains(k.Part(t, "nats"), "not ready") && strings.Contains(k.Part(t, "store"), "not ready")
+		})
 		require.False(t, k.Ready(t))
 	}
 	s.nats.Run(t)

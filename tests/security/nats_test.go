@@ -146,7 +146,7 @@ func works(t *testing.T, b *broker, c *cluster.Cluster) {
 	defer cancel()
 	purged, err := bus.Gather[wire.PurgeRequest, wire.PurgeReply](ctx, operator, wire.SubjectPurge, wire.SubjectPurged, wire.PurgeRequest{
 		ID: "p1", Targets: []wire.PurgeTarget{{Scope: wire.PurgeHost, Target: "example.org"}},
-	}, 2*time.Second)
+	}, 5*time.Second)
 	require.NoError(t, err)
 	require.True(t, purged.Stored)
 	require.Len(t, purged.Replies, len(c.Edges))
