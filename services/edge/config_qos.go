@@ -2,11 +2,13 @@ package edge
 
 import (
 	"errors"
+	"io"
 	"strings"
 	"time"
 
 	"github.com/ccnq/ccnq/pkg/config"
 	"github.com/ccnq/ccnq/pkg/qos"
+	"github.com/ccnq/ccnq/pkg/qos/redis"
 )
 
 // QoS are the load-aware limits of connect-qos, by its names. Its options
@@ -37,7 +39,7 @@ type QoS struct {
 	HistorySize int           `env:"CCNQ_QOS_HISTORY_SIZE" envDefault:"200" min:"1" max:"10000000" doc:"hosts, addresses and subnets that are remembered, so many of each; those used longest ago are forgotten first"`
 	MaxAge      config.Millis `env:"CCNQ_QOS_MAX_AGE_MS" envDefault:"10000" min:"1" max:"600000" doc:"how far back requests count"`
 
-	HostWhitelist   config.List `env:"CCNQ_QOS_HOST_WHITELIST" envDefault:"localhost" doc:"hosts that are never limited"`
+	HostWhitelist   config.List `env:"CCNQ_QOS_HOST_WHITELIST" envDefault:"localhost" doc:"hosts that are never limited; none is an empty list, as any client may send any of these names"`
 	IPWhitelist     config.List `env:"CCNQ_QOS_IP_WHITELIST" doc:"addresses that are never limited; CCNQ_QUEUE_ALLOWLIST takes ranges too"`
 	SubnetWhitelist config.List `env:"CCNQ_QOS_SUBNET_WHITELIST" doc:"subnets that are never limited as a whole, by an address of theirs or in CIDR notation"`
 
@@ -63,7 +65,7 @@ type QoSCluster struct {
 	SubnetViolation config.Number `env:"CCNQ_QOS_CLUSTER_MAX_SUBNET_RATE_HOST_VIOLATION" envDefault:"0" doc:"the same for subnets; needs CCNQ_QOS_MIN_SUBNET_RATE"`
 	UniqueIPs       config.Number `env:"CCNQ_QOS_CLUSTER_MIN_SUBNET_UNIQUE_IPS" envDefault:"0.5" doc:"addresses of an IPv4 subnet that one edge must have seen before the subnet is refused everywhere: below 1 a share of the subnet, from 1 on a number; 1 lets the rate alone decide"`
 	RedisURL        string        `env:"CCNQ_QOS_CLUSTER_REDIS_URL" secret:"true" doc:"address of Redis or Valkey, redis://user:password@host:port/db, or rediss:// for TLS; addr=host:port after a question mark, once or more, names nodes of a Redis Cluster"`
-	RedisPrefix     string        `env:"CCNQ_QOS_CLUSTER_REDIS_KEY_PREFIX" envDefault:"qos:" doc:"what the keys in Redis begin with"`
+	RedisPrefix     string        `env:"CCNQ_QOS_CLUSTER_REDIS_KEY_PREFIX" envDefault:"qos:" doc:"what the keys in Redis begin with; none is nothing"`
 }
 
 // The places where edges count together.
@@ -71,6 +73,47 @@ const (
 	clusterNATS  = "nats"
 	clusterRedis = "redis"
 )
+
+// emptyValue is how a variable that has a default is given as empty: an empty variable
+// is not set.
+const emptyValue = "none"
+
+// hostWhitelist is not nil.
+func (q QoS) hostWhitelist() []string {
+	if len(q.HostWhitelist) == 1 && q.HostWhitelist[0] == emptyValue {
+		return []string{}
+	}
+	return q.HostWhitelist
+}
+
+func (c QoSCluster) redisPrefix() string {
+	if c.RedisPrefix == emptyValue {
+		return ""
+	}
+	return c.RedisPrefix
+}
+
+// redisStore makes the store of edges that meet in Redis, and the client that it has.
+// It does not connect. The errors name the variables that are wrong, and have nothing
+// secret.
+func (c QoSCluster) redisStore() (qos.ClusterStore, io.Closer, []string) {
+	var problems []string
+	client, err := redis.Open(c.RedisURL)
+	if err != nil {
+		problems = append(problems, "CCNQ_QOS_CLUSTER_REDIS_URL: "+err.Error())
+	}
+	store, err := redis.New(client, c.redisPrefix())
+	if err != nil {
+		problems = append(problems, "CCNQ_QOS_CLUSTER_REDIS_KEY_PREFIX: "+err.Error())
+	}
+	if len(problems) > 0 {
+		if client != nil {
+			_ = client.Close()
+		}
+		return nil, nil, problems
+	}
+	return store, client, nil
+}
 
 // ClusterOnNATS reports whether edges count together by way of NATS, which needs the
 // denylist service.
@@ -109,7 +152,7 @@ func (q QoS) limiter() qos.Options {
 		MaxHostRatio: q.MaxHostRatio.Float(), MaxIPRateHostViolation: q.IPViolation.Float(),
 		MaxSubnetRateHostViolation: q.SubnetViolation.Float(),
 		HistorySize:                &q.HistorySize, MaxAge: &maxAge,
-		HostWhitelist: q.HostWhitelist, IPWhitelist: q.IPWhitelist, SubnetWhitelist: q.SubnetWhitelist,
+		HostWhitelist: q.hostWhitelist(), IPWhitelist: q.IPWhitelist, SubnetWhitelist: q.SubnetWhitelist,
 		ErrorResponseDelay: q.Delay.Duration(),
 		Compat:             q.Compat,
 	}
@@ -133,11 +176,12 @@ func (c *Config) validateQoS() []string {
 	if q := c.QoS; q.Enabled && q.FeedsDenylist && !(c.Queue.Enabled && c.Denylist.Enabled) {
 		problems = append(problems, "CCNQ_QOS_FEEDS_DENYLIST: needs CCNQ_QUEUE_ENABLED and CCNQ_QUEUE_DENYLIST_ENABLED")
 	}
-	switch cluster := c.QoS.Cluster; {
-	case cluster.UniqueIPs == 0:
+	cluster := c.QoS.Cluster
+	if cluster.UniqueIPs == 0 {
 		problems = append(problems, "CCNQ_QOS_CLUSTER_MIN_SUBNET_UNIQUE_IPS: 0 is not a positive number")
-	case cluster.Store == clusterRedis && cluster.RedisURL == "":
-		problems = append(problems, "CCNQ_QOS_CLUSTER_REDIS_URL: required when CCNQ_QOS_CLUSTER is redis")
+	}
+	if cluster.Store == clusterRedis {
+		problems = append(problems, cluster.validateRedis()...)
 	}
 	options := c.QoS.limiter()
 	options.Lag = noLag{} // starts no goroutine
@@ -146,6 +190,18 @@ func (c *Config) validateQoS() []string {
 		return append(problems, qosProblem(err))
 	}
 	_ = limiter.Close()
+	return problems
+}
+
+// validateRedis checks what is needed to meet in Redis.
+func (c QoSCluster) validateRedis() []string {
+	if c.RedisURL == "" {
+		return []string{"CCNQ_QOS_CLUSTER_REDIS_URL: required when CCNQ_QOS_CLUSTER is redis"}
+	}
+	_, client, problems := c.redisStore()
+	if client != nil {
+		_ = client.Close()
+	}
 	return problems
 }
 

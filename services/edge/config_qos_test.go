@@ -109,12 +109,48 @@ func TestQoSClusterSettingsReachTheLimiter(t *testing.T) {
 	}, c.QoS.cluster())
 }
 
-func TestRedisAddressIsSecret(t *testing.T) {
+// TestRedisProblemsStopTheStart, in the one message about all that is wrong, and without
+// the password.
+func TestRedisProblemsStopTheStart(t *testing.T) {
 	t.Parallel()
-	c, err := load("CCNQ_QOS_ENABLED=true", "CCNQ_QOS_CLUSTER=redis", "CCNQ_QOS_CLUSTER_REDIS_URL=http://user:hunter2@host")
+	for _, address := range []string{
+		"http://user:hunter2@host", "redis://user:hunter2@host:x", "redis://user:hunter2@host:6379/x",
+		"redis://user:hunter2@host:6379?addr=host", "redis://host:6379?password=hunter2",
+	} {
+		c, err := load("CCNQ_QOS_CLUSTER=redis", "CCNQ_QOS_CLUSTER_REDIS_URL="+address, "CCNQ_QOS_CLUSTER_REDIS_KEY_PREFIX={}")
+		require.ErrorContains(t, err, "CCNQ_QOS_CLUSTER_REDIS_URL: redis: the address is not ", address)
+		require.ErrorContains(t, err, `CCNQ_QOS_CLUSTER_REDIS_KEY_PREFIX: redis: key prefix "{}" has braces`)
+		require.NotContains(t, err.Error(), "hunter2")
+
+		// An edge that is made in another way says the same.
+		var log bytes.Buffer
+		c.QoS.Enabled = true
+		_, err = New(c, Deps{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		require.ErrorContains(t, err, "CCNQ_QOS_CLUSTER_REDIS_URL")
+		require.NotContains(t, err.Error()+log.String(), "hunter2")
+	}
+	_, err := load("CCNQ_QOS_CLUSTER=off", "CCNQ_QOS_CLUSTER_REDIS_KEY_PREFIX={}")
+	require.NoError(t, err, "what is not used")
+}
+
+// TestNoneIsEmpty: what has a default cannot be switched off by an empty value, which is
+// none.
+func TestNoneIsEmpty(t *testing.T) {
+	t.Parallel()
+	c, err := load("CCNQ_QOS_HOST_WHITELIST=", "CCNQ_QOS_CLUSTER_REDIS_KEY_PREFIX=")
 	require.NoError(t, err)
-	var log bytes.Buffer
-	_, err = New(c, Deps{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	require.ErrorContains(t, err, "CCNQ_QOS_CLUSTER_REDIS_URL")
-	require.NotContains(t, err.Error()+log.String(), "hunter2")
+	require.Equal(t, []string{"localhost"}, c.QoS.limiter().HostWhitelist)
+	require.Equal(t, "qos:", c.QoS.Cluster.redisPrefix())
+
+	c, err = load("CCNQ_QOS_HOST_WHITELIST=none", "CCNQ_QOS_CLUSTER_REDIS_KEY_PREFIX=none")
+	require.NoError(t, err)
+	require.Equal(t, []string{}, c.QoS.limiter().HostWhitelist)
+	require.Empty(t, c.QoS.Cluster.redisPrefix())
+	options := c.QoS.limiter()
+	options.Lag, options.MinHostRate, options.MaxHostRate = noLag{}, new(0.1), new(0.1) // one request
+	limiter, err := qos.New(options)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, limiter.Close()) })
+	require.False(t, limiter.IsBadHost("localhost", true))
+	require.True(t, limiter.IsBadHost("localhost", true), "nobody gets by with a name")
 }

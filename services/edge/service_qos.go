@@ -3,15 +3,14 @@ package edge
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ccnq/ccnq/pkg/admin"
 	"github.com/ccnq/ccnq/pkg/qos"
-	"github.com/ccnq/ccnq/pkg/qos/redis"
 	"github.com/ccnq/ccnq/services/edge/internal/gateway"
 	"github.com/ccnq/ccnq/services/edge/internal/qoscluster"
 )
@@ -92,15 +91,11 @@ func (e *Edge) newClusterStore() (qos.ClusterStore, error) {
 		e.limits.nats = qoscluster.New(qoscluster.Options{EdgeID: e.id, Conn: e.conn, Logger: e.logger})
 		return e.limits.nats, nil
 	}
-	client, err := redis.Open(cfg.RedisURL)
-	if err != nil {
-		return nil, fmt.Errorf("CCNQ_QOS_CLUSTER_REDIS_URL: %w", err)
+	store, client, problems := cfg.redisStore()
+	if problems != nil {
+		return nil, errors.New(strings.Join(problems, "; "))
 	}
 	e.limits.redis = client
-	store, err := redis.New(client, cfg.RedisPrefix)
-	if err != nil {
-		return nil, fmt.Errorf("CCNQ_QOS_CLUSTER_REDIS_KEY_PREFIX: %w", err)
-	}
 	return store, nil
 }
 
