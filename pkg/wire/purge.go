@@ -41,7 +41,7 @@ const (
 type PurgeTarget struct {
 	Scope PurgeScope `json:"scope"`
 	// Target is an absolute http or https URL, or for PurgeHost a host name or
-	// address with its port unless that is the scheme's. The scheme does not
+	// address with its port, which must not be 80 or 443: the default is left out. The scheme does not
 	// matter otherwise. Path and query are compared byte by byte, in the form in
 	// which clients send them.
 	Target string `json:"target"`
@@ -101,6 +101,9 @@ func (t PurgeTarget) Resources() (name string, prefix bool, err error) {
 		host, ok := purgeHost("", t.Target)
 		if !ok {
 			return "", false, fmt.Errorf("target %q is not a host", clip([]byte(t.Target)))
+		}
+		if strings.HasSuffix(host, ":80") || strings.HasSuffix(host, ":443") {
+			return "", false, fmt.Errorf("target %q has the default port of a scheme: leave it out", clip([]byte(t.Target)))
 		}
 		return host + "/", true, nil
 	case PurgeURL, PurgePrefix:

@@ -67,6 +67,8 @@ func TestPurgeTargets(t *testing.T) {
 		{PurgeHost, "https://example.org", ""},
 		{PurgeHost, "example.org/a", ""},
 		{PurgeHost, "example.org:", ""},
+		{PurgeHost, "example.org:80", ""},
+		{PurgeHost, "example.org:443", ""},
 		{PurgeHost, ":80", ""},
 		{"all", "example.org", ""},
 		{"", "example.org", ""},

@@ -70,7 +70,9 @@ type Listener struct {
 	began    time.Time
 	fresh    bool // nothing was stored when the edge began
 	position position
-	trouble  string // of the last look, so that it is logged once
+	trouble  string   // of the last look, so that it is logged once
+	unkept   string   // id of the purge of the stream that was applied and could not be kept, likewise
+	emptied  position // for which the cache was emptied, likewise
 	interval time.Duration
 	cancel   context.CancelFunc
 	tasks    sync.WaitGroup
@@ -150,6 +152,16 @@ func (l *Listener) apply(ctx context.Context, from string, req wire.PurgeRequest
 		l.seen = append(l.seen, req.ID)
 		l.seen = l.seen[max(0, len(l.seen)-maxSeen):]
 	}
+	if from == fromStream {
+		again := req.ID == l.unkept
+		l.unkept = ""
+		if reply.Warning != "" {
+			l.unkept = req.ID
+		}
+		if again { // it is tried at every look
+			return reply
+		}
+	}
 	l.purges.WithLabelValues(from).Inc()
 	l.opts.Logger.Info("purged", "from", from, "id", req.ID, "by", req.By, "targets", req.Targets, "warning", reply.Warning)
 	return reply
@@ -211,18 +223,23 @@ func (l *Listener) read(ctx context.Context) error {
 	}
 	// Some are missed for good, or may be. Also an empty cache is purged, for what
 	// is being fetched just now.
-	if !l.opts.Cache.Empty() {
+	last := position{state.Created, state.Last}
+	again := l.emptied.Seq == last.Seq && l.emptied.Created.Equal(last.Created) // and that could not be kept, so it is tried at every look
+	l.emptied = last
+	if !again && !l.opts.Cache.Empty() {
 		l.opts.Logger.Warn("this edge may have missed purges that nobody keeps any more: its cache is emptied",
 			"known", known, "place", l.position.Seq, "first", state.First, "last", state.Last)
 	}
 	l.mu.Lock()
 	err = l.opts.Cache.PurgeAll(ctx)
 	l.mu.Unlock()
-	l.purges.WithLabelValues(fromGap).Inc()
+	if !again {
+		l.purges.WithLabelValues(fromGap).Inc()
+	}
 	if err != nil {
 		return err
 	}
-	return l.moveTo(position{state.Created, state.Last})
+	return l.moveTo(last)
 }
 
 // readOn applies the purges up to last, all of which the stream held just now.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ccnq/ccnq/pkg/bus"
@@ -132,7 +133,12 @@ type edge struct {
 
 func (s *site) edge(id, dir string, empty bool) *edge {
 	s.t.Helper()
-	e := &edge{cache: &fakeCache{empty: empty}}
+	return s.edgeOf(id, dir, &fakeCache{empty: empty})
+}
+
+func (s *site) edgeOf(id, dir string, cache *fakeCache) *edge {
+	s.t.Helper()
+	e := &edge{cache: cache}
 	conn := s.connect()
 	e.Listener = New(Options{
 		EdgeID: id, Conn: conn, Cache: e.cache, Dir: dir,
@@ -275,6 +281,39 @@ func TestTheFirstLookComesLate(t *testing.T) {
 	purged, emptied := e.cache.state()
 	require.Equal(t, "one.example", purged)
 	require.Zero(t, emptied)
+}
+
+// TestWhatCannotBeKeptIsToldOnce, though it is tried at every look, and told again when there is something new.
+func TestWhatCannotBeKeptIsToldOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	s.order("0.example", someQuiet)
+	dir := t.TempDir()
+	cache := &fakeCache{err: errors.New("the disk is full")}
+	e := s.edgeOf("a", dir, cache) // which has missed a purge
+	looks := func(more int) {
+		t.Helper()
+		_, before := cache.state()
+		require.Eventually(t, func() bool { _, now := cache.state(); return now >= before+more }, patience, tick)
+	}
+	told := func(from string) float64 { return testutil.ToFloat64(e.purges.WithLabelValues(from)) }
+	looks(5)
+	require.InDelta(t, 1, told(fromGap), 0)
+	s.order("1.example", someQuiet)
+	looks(5)
+	require.InDelta(t, 2, told(fromGap), 0)
+	require.InDelta(t, 1, told(fromNATS), 0)
+	cache.fail(nil)
+	s.isAt(dir, 2)
+
+	cache.fail(errors.New("the disk is full"))
+	s.order("2.example", someQuiet)
+	require.Eventually(t, func() bool { purged, _ := cache.state(); return strings.Count(purged, "2.example") > 5 }, patience, tick)
+	require.InDelta(t, 2, told(fromNATS), 0)
+	require.InDelta(t, 1, told(fromStream), 0)
+	cache.fail(nil)
+	s.isAt(dir, 3)
+	require.InDelta(t, 1, told(fromStream), 0)
 }
 
 func TestAdminListener(t *testing.T) {
