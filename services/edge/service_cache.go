@@ -29,6 +29,7 @@ func (e *Edge) newCache(registry *prometheus.Registry) error {
 	}
 	e.cache, err = cache.New(cache.Options{
 		Policy:        cfg.policy(),
+		Origin:        e.cfg.Upstream.URL.String() + " " + e.cfg.Upstream.Host,
 		Methods:       cfg.Methods,
 		Rules:         e.cacheRules,
 		Dir:           cfg.Dir,

@@ -32,6 +32,9 @@ const (
 type Options struct {
 	// Policy is what the operator decided.
 	Policy rfc9111.Policy
+	// Origin is whom responses come from. With it, or with Policy, what is stored
+	// changes its meaning, so a change of either empties the cache at the start.
+	Origin string
 	// Methods are those in scope: GET, HEAD or both.
 	Methods []string
 	// Rules limit the cache to requests that match.
@@ -86,6 +89,7 @@ func New(opts Options) (*Cache, error) {
 	var err error
 	c.store, err = store.Open(store.Options[*head]{
 		Codec:         codec,
+		Realm:         fmt.Sprintf("%q %#v", opts.Origin, opts.Policy),
 		Dir:           opts.Dir,
 		MaxBytes:      opts.MaxBytes,
 		MaxItemBytes:  opts.MaxItemBytes,

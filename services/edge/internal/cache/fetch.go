@@ -157,6 +157,8 @@ func (f *fetch) confirmed(h http.Header) {
 	fresh := newHead(res)
 	if reason != rfc9111.Stored || !c.store.Update(f.stored.item, fresh, fresh.UselessAfter()) {
 		c.store.Delete(f.stored.key)
+	} else if f.stored.index != nil {
+		c.keepIndex(&f.q, res, f.since)
 	}
 	f.discard = 0
 	land := f.landStored(fresh)

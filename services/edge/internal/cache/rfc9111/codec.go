@@ -10,7 +10,7 @@ import (
 
 // codecVersion is the first byte of an encoded response. Another layout or another meaning of its parts gets another
 // one, so that an older cache is discarded and not misread.
-const codecVersion = 1
+const codecVersion = 2
 
 var errEncoding = errors.New("rfc9111: not an encoded response")
 
@@ -29,7 +29,8 @@ func (res *Response) Append(b []byte) []byte {
 	b = appendText(b, res.URL)
 	b = appendNames(b, res.vary)
 	if res.IsIndex() {
-		return binary.BigEndian.AppendUint64(b, res.epoch)
+		b = binary.BigEndian.AppendUint64(b, res.epoch)
+		return binary.AppendVarint(b, res.end.Unix())
 	}
 	var flags byte
 	if res.strict {
@@ -99,7 +100,7 @@ func (d *decoder) response() *Response {
 	}
 	res := &Response{Status: int(d.limited(999)), URL: d.string(), vary: d.strings(maxVaryNames)}
 	if res.IsIndex() {
-		res.epoch = d.uint64()
+		res.epoch, res.end = d.uint64(), time.Unix(d.varint(), 0).UTC()
 		return res
 	}
 	flags := d.byte()

@@ -13,7 +13,7 @@ import (
 type Key [16]byte
 
 // Key returns the key of the resource that r asks for. GET and HEAD share it. It covers what the origin can tell
-// resources apart by: the scheme, the host without regard to case and default port, and the target, byte for byte as the
+// resources apart by: the scheme, the host without regard to case, default port and empty port, and the target, byte for byte as the
 // client sent it, with the query unless IgnoreQuery. Nothing is decoded or tidied, as the origin gets those bytes too:
 // /a?b and /a%3Fb are two resources, and so are /a and //a.
 //
@@ -52,12 +52,20 @@ func scheme(r *http.Request) string {
 	return "http"
 }
 
-// host returns the host of r without the default port of its scheme, in the client's case.
+// host returns the host of r without the default port of its scheme, and without a colon that no port follows (RFC 3986
+// section 6.2.3), in the client's case.
 func host(r *http.Request) string {
+	port := ":80"
 	if r.TLS != nil {
-		return strings.TrimSuffix(r.Host, ":443")
+		port = ":443"
 	}
-	return strings.TrimSuffix(r.Host, ":80")
+	if h, ok := strings.CutSuffix(r.Host, port); ok {
+		return h
+	}
+	if h, ok := strings.CutSuffix(r.Host, ":"); ok && !strings.HasSuffix(h, ":") {
+		return h
+	}
+	return r.Host
 }
 
 func appendHost(b []byte, r *http.Request) []byte {
@@ -113,7 +121,11 @@ func appendForwarded(b []byte, h http.Header) []byte {
 	var space [8]string
 	names := space[:0]
 	for name := range h {
-		if name != "X-Forwarded-For" && (name == "Forwarded" || strings.HasPrefix(name, "X-Forwarded")) {
+		folded := name
+		if strings.Contains(name, "_") { // many origins take it for a hyphen
+			folded = http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
+		}
+		if folded != "X-Forwarded-For" && (folded == "Forwarded" || strings.HasPrefix(folded, "X-Forwarded")) {
 			names = append(names, name)
 		}
 	}

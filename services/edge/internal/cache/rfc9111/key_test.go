@@ -31,11 +31,11 @@ func TestF12_KeyParts(t *testing.T) {
 	head.Method = http.MethodHead
 	for name, requests := range map[string][]*http.Request{
 		"one resource": {
-			ask("one.example", "/get?name=x"), ask("ONE.example", "/get?name=x"), ask("one.example:80", "/get?name=x"),
+			ask("one.example", "/get?name=x"), ask("ONE.example", "/get?name=x"), ask("one.example:80", "/get?name=x"), ask("one.example:", "/get?name=x"),
 			ask("one.example", "http://ignored.example/get?name=x"), head,
 			ask("one.example", "/get?name=x", "X-Forwarded-Host: evil.example", "Cookie: a=b"),
 		},
-		"one secure resource": {secure(ask("one.example", "/")), secure(ask("One.Example:443", "https://one.example"))},
+		"one secure resource": {secure(ask("one.example", "/")), secure(ask("One.Example:443", "https://one.example")), secure(ask("one.example:", "/"))},
 		"empty path":          {ask("one.example", "http://one.example?b"), ask("one.example", "/?b")},
 	} {
 		for i, r := range requests {
@@ -49,7 +49,7 @@ func TestF12_KeyParts(t *testing.T) {
 		ask("one.example", "/a?"), ask("one.example", "//a"), ask("one.example", "/b/../a"), ask("one.example", "/%61"),
 		ask("one.example:443", "/a"), ask("one.example:8080", "/a"), secure(ask("one.example", "/a")),
 		secure(ask("one.example:80", "/a")), ask("one.example.", "/a"), ask("one.examplea", "/"), ask("one.example", "/A"),
-		ask("one.exampl", "e/a"), ask("", "/a"),
+		ask("one.exampl", "e/a"), ask("", "/a"), ask("[::1]", "/a"), ask("one.example::", "/a"),
 	} {
 		key := p.Key(r, false)
 		require.Empty(t, seen[key], "%s %s", r.Host, r.RequestURI)
@@ -65,6 +65,7 @@ func TestF12_ForwardedFields(t *testing.T) {
 	seen := map[Key]string{plain: "plain"}
 	for _, line := range []string{
 		"X-Forwarded-Host: a", "X-Forwarded-Host: b", "X-Forwarded-Proto: https", "X-Forwarded-Prefix: /a", "X-Forwarded: a",
+		"X_Forwarded_Host: a", "x_forwarded-host: b", "X-Forwarded_Proto: https",
 		"Forwarded: host=a", "Forwarded: for=1;host=b", "Forwarded: proto=https", "Forwarded: proto=https;host=a",
 	} {
 		r := ask("one.example", "/", line)
@@ -73,7 +74,7 @@ func TestF12_ForwardedFields(t *testing.T) {
 		require.Empty(t, seen[key], line)
 		seen[key] = line
 	}
-	for _, line := range []string{"X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1;by=x, For=192.0.2.2"} {
+	for _, line := range []string{"X-Forwarded-For: 192.0.2.1", "X_Forwarded_For: 192.0.2.1", "X_Other: a", "Forwarded: for=192.0.2.1;by=x, For=192.0.2.2"} {
 		require.Equal(t, plain, p.Key(ask("one.example", "/", line), true), "addresses do not split the cache: %s", line)
 	}
 	require.Equal(t,

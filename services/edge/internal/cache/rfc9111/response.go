@@ -11,9 +11,6 @@ import (
 // validatorKept is how long a stale response with a validator is kept, as it saves the origin sending it again.
 const validatorKept = 24 * time.Hour
 
-// farFuture is after everything.
-var farFuture = time.Unix(1<<40, 0)
-
 // Response is the head of a stored response with all that decides about its use worked out, or an index of variants
 // (see [NewIndex]). It is immutable and safe for concurrent use.
 type Response struct {
@@ -34,7 +31,8 @@ type Response struct {
 	strict          bool // must-revalidate or proxy-revalidate
 	shared          bool // s-maxage
 	vary            []string
-	epoch           uint64 // of an index
+	epoch           uint64    // of an index
+	end             time.Time // of an index
 }
 
 // Decision says what to do with a stored response.
@@ -128,11 +126,10 @@ func (res *Response) grace() time.Duration {
 }
 
 // UselessAfter returns when the response can no longer be used in any way: neither fresh, nor stale, nor validated, for
-// which a stale one with a validator is kept a day. An index is useless after the last of its variants, so it returns
-// the far future.
+// which a stale one with a validator is kept a day. That of an index is what [Response.Lasting] was told.
 func (res *Response) UselessAfter() time.Time {
 	if res.IsIndex() {
-		return farFuture
+		return res.end
 	}
 	kept := res.grace()
 	if res.hasValidator() {

@@ -132,7 +132,11 @@ func TestResponse_UselessAfter(t *testing.T) {
 		res := store(t, &Policy{}, "Cache-Control: max-age=60", validator)
 		require.Equal(t, start.Add(time.Minute+24*time.Hour), res.UselessAfter(), validator)
 	}
-	require.True(t, NewIndex("", nil, 1).UselessAfter().After(start.AddDate(1000, 0, 0)))
+	index := NewIndex("", []string{"A"}, 1).Lasting(start)
+	require.Equal(t, start.Truncate(time.Second).UTC(), index.UselessAfter())
+	extended, ok := index.Extend(&Response{vary: []string{"B"}})
+	require.True(t, ok)
+	require.Equal(t, index.UselessAfter(), extended.UselessAfter())
 }
 
 func TestResponse_AddValidators(t *testing.T) {

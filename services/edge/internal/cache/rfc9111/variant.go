@@ -6,13 +6,22 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 // NewIndex returns an index of variants: what is stored under the key of a resource whose responses vary. names are
 // those of [Response.Vary]; more are never harmful, as they only tell more variants apart. epoch must be another one for
 // every index that is made anew: with an index that is deleted, all its variants become unreachable for good.
 func NewIndex(url string, names []string, epoch uint64) *Response {
-	return &Response{URL: url, vary: slices.Clone(names), epoch: epoch}
+	return &Response{URL: url, vary: slices.Clone(names), epoch: epoch, end: time.Unix(0, 0).UTC()}
+}
+
+// Lasting returns the same index with another end, in whole seconds: when it is useless, see [Response.UselessAfter].
+// That must be after the ends of its variants. A new index ends in 1970.
+func (res *Response) Lasting(end time.Time) *Response {
+	index := *res
+	index.end = end.Truncate(time.Second).UTC()
+	return &index
 }
 
 // IsIndex reports whether res is an index of variants and not a response.
@@ -23,7 +32,7 @@ func (res *Response) IsIndex() bool { return res.Status == 0 }
 func (res *Response) Vary() []string { return res.vary }
 
 // Extend returns an index that covers the names of another response as well: the index itself if it does already, or a
-// new one with the same epoch. It reports false if there would be more than 16 names; then the other response cannot be
+// new one with the same epoch and end. It reports false if there would be more than 16 names; then the other response cannot be
 // stored beside the variants.
 func (res *Response) Extend(other *Response) (*Response, bool) {
 	names, ok := tidyNames(slices.Concat(res.vary, other.vary))
@@ -33,7 +42,7 @@ func (res *Response) Extend(other *Response) (*Response, bool) {
 	if len(names) == len(res.vary) {
 		return res, true
 	}
-	return NewIndex(res.URL, names, res.epoch), true
+	return NewIndex(res.URL, names, res.epoch).Lasting(res.end), true
 }
 
 // Variant returns the key of the variant that a request with the fields h selects (RFC 9111 section 4.1) from an index.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,11 +93,11 @@ func TestKilled(t *testing.T) {
 
 func TestLastLife(t *testing.T) {
 	t.Parallel()
-	boot := bootID()
+	boot, realm := bootID(), digestRealm("here")
 	clean := func(path string) string {
 		crc, err := checksumFile(path)
 		require.NoError(t, err)
-		return stateLine(phaseClean, "another-boot", crc)
+		return lastLife{realm, phaseClean, "another-boot", crc}.line()
 	}
 	for _, c := range []struct {
 		name  string
@@ -105,20 +106,22 @@ func TestLastLife(t *testing.T) {
 		next  phase
 	}{
 		{"Clean", clean, true, phaseOpen},
-		{"CleanButOther", func(string) string { return stateLine(phaseClean, boot, 42) }, false, phaseOpen},
-		{"Killed", func(string) string { return stateLine(phaseOpen, boot, 0) }, true, phaseKept},
-		{"KilledSoonAgain", func(string) string { return stateLine(phaseKept, boot, 0) }, false, phaseOpen},
-		{"PowerCut", func(string) string { return stateLine(phaseOpen, "another-boot", 0) }, false, phaseOpen},
-		{"DiedWhileOpening", func(string) string { return stateLine(phaseOpening, boot, 0) }, false, phaseOpen},
-		{"Unknown", func(string) string { return stateLine("asleep", boot, 0) }, false, phaseOpen},
+		{"CleanButOther", func(string) string { return lastLife{realm, phaseClean, boot, 42}.line() }, false, phaseOpen},
+		{"Killed", func(string) string { return lastLife{realm, phaseOpen, boot, 0}.line() }, true, phaseKept},
+		{"KilledSoonAgain", func(string) string { return lastLife{realm, phaseKept, boot, 0}.line() }, false, phaseOpen},
+		{"PowerCut", func(string) string { return lastLife{realm, phaseOpen, "another-boot", 0}.line() }, false, phaseOpen},
+		{"DiedWhileOpening", func(string) string { return lastLife{realm, phaseOpening, boot, 0}.line() }, false, phaseOpen},
+		{"Unknown", func(string) string { return lastLife{realm, "asleep", boot, 0}.line() }, false, phaseOpen},
+		{"OfAnotherRealm", func(p string) string { return strings.Replace(clean(p), realm, digestRealm("there"), 1) }, false, phaseOpen},
+		{"KilledInAnotherRealm", func(string) string { return lastLife{digestRealm("there"), phaseOpen, boot, 0}.line() }, false, phaseOpen},
 		{"NotReadable", func(string) string { return "\x00\x00" }, false, phaseOpen},
-		{"TornLine", func(string) string { return stateLine(phaseOpen, boot, 0)[:30] }, false, phaseOpen},
+		{"TornLine", func(string) string { return lastLife{realm, phaseOpen, boot, 0}.line()[:30] }, false, phaseOpen},
 		{"Longer", func(p string) string { return clean(p) + "x" }, false, phaseOpen},
 		{"Empty", func(string) string { return "" }, false, phaseOpen},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			ts := open(t, t.TempDir())
+			ts := open(t, t.TempDir(), func(o *Options[string]) { o.Realm = "here" })
 			require.True(t, ts.add(1, "head", []byte("body")))
 			ts.stop()
 			path := filepath.Join(ts.opts.Dir, stateName)
@@ -127,8 +130,7 @@ func TestLastLife(t *testing.T) {
 			_, _, ok := ts.read(t, 1)
 			require.Equal(t, c.kept, ok)
 			require.True(t, ts.add(2, "head", []byte("body")))
-			p, _, _ := ts.disk.state.read()
-			require.Equal(t, c.next, p)
+			require.Equal(t, c.next, ts.disk.state.read().phase)
 			ts.restart(t)
 			ts.requireHas(t, 2, "head", []byte("body"))
 		})
@@ -142,12 +144,13 @@ func TestKeptForLong(t *testing.T) {
 	ts := open(t, t.TempDir())
 	require.True(t, ts.add(1, "head", []byte("body")))
 	ts.stop()
-	require.NoError(t, os.WriteFile(filepath.Join(ts.opts.Dir, stateName), []byte(stateLine(phaseOpen, bootID(), 0)), 0o600))
+	line := lastLife{digestRealm(""), phaseOpen, bootID(), 0}.line()
+	require.NoError(t, os.WriteFile(filepath.Join(ts.opts.Dir, stateName), []byte(line), 0o600))
 	ts.opts.SweepInterval = 10 * time.Millisecond
 	ts.start(t)
 	require.Eventually(t, func() bool {
 		b, err := os.ReadFile(filepath.Join(ts.opts.Dir, stateName))
-		return err == nil && string(b) == stateLine(phaseOpen, bootID(), 0)
+		return err == nil && string(b) == line
 	}, patience, tick)
 }
 

@@ -87,18 +87,25 @@ func (s *Store[H]) openFile() (*volume, error) {
 	}
 	if d.state == nil {
 		var err error
-		if d.state, err = openState(filepath.Join(d.dir, stateName)); err != nil {
+		if d.state, err = openState(filepath.Join(d.dir, stateName), s.opts.Realm); err != nil {
 			return nil, err
 		}
 	}
 	path := d.path()
-	sound, next := d.state.sound(path)
+	last := d.state.read()
+	sound, next := d.state.sound(last, path)
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		next = phaseOpen
 	case err != nil:
 		return nil, err
+	case last.phase != "" && last.realm != d.state.realm:
+		s.opts.Logger.Info("the cache on disk is not kept: it was stored with other settings, or of another origin", "file", path)
+		if err := s.removeFile(); err != nil {
+			return nil, err
+		}
+		next = phaseOpen
 	case !sound, info.Size() > int64(hardLimit(s.opts.MaxBytes)), s.purges.gen.Load() > 0:
 		// It ended badly, or the budget was made smaller, or a purge came while it
 		// was not at hand.
@@ -199,7 +206,7 @@ func (s *Store[H]) inspect() {
 		s.discard(v, errors.New("somebody has removed or replaced it"))
 		return
 	}
-	if p, _, _ := s.disk.state.read(); p == phaseKept {
+	if s.disk.state.read().phase == phaseKept {
 		_ = s.disk.state.write(phaseOpen, 0) // what goes wrong is met at the next start
 	}
 }

@@ -35,7 +35,7 @@
 //
 // Nothing is synced while the store runs. Beside the file lies its state: one
 // line, locked by the process that uses the file, which says how far the last
-// life came. A file that was closed well is used again, after a look at the
+// life came, and in which realm. A file of another realm is deleted. A file that was closed well is used again, after a look at the
 // checksum of what bbolt believes without looking. So is the file of a process
 // that was killed while the machine ran on (the boot id tells), as the system
 // has all that was written. After a power cut, after a death while the file was

@@ -97,9 +97,8 @@ func FuzzDecodeRecord(f *testing.F) {
 			require.LessOrEqual(t, r.size, uint32(MaxItemBytes))
 		}
 		_, _ = decodeChunk(id, b, int(uint(at)%100))
-		p, boot, crc := parseState(string(b))
-		if p != "" {
-			require.Equal(t, string(b), stateLine(p, boot, crc))
+		if l := parseState(string(b)); l.phase != "" {
+			require.Equal(t, string(b), l.line())
 		}
 	})
 }

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -28,20 +30,21 @@ const (
 )
 
 // state is the file beside the store's that is locked by its user, and says
-// how the last one ended. It is one line: format, phase, boot id, checksum.
+// the last one ended. It is one line: format, realm, phase, boot id, checksum.
 type state struct {
-	f    *os.File
-	boot string
+	f     *os.File
+	boot  string
+	realm string // a digest of Options.Realm
 }
 
 const (
-	stateFormat   = "ccnq-cache-1"
+	stateFormat   = "ccnq-cache-2"
 	maxStateBytes = 256
 )
 
 // openState opens and locks the state at path; the error wraps [errLocked]
 // when another process has it.
-func openState(path string) (*state, error) {
+func openState(path, realm string) (*state, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
@@ -54,38 +57,51 @@ func openState(path string) (*state, error) {
 		_ = f.Close()
 		return nil, err
 	}
-	return &state{f: f, boot: bootID()}, nil
+	return &state{f: f, boot: bootID(), realm: digestRealm(realm)}, nil
 }
 
-// read returns the phase of the last life, the boot it was in, and the checksum
-// of a clean one. What does not read has no phase.
-func (s *state) read() (p phase, boot string, crc uint32) {
+// lastLife is what the line says.
+type lastLife struct {
+	realm string
+	phase phase // empty if the line does not read
+	boot  string
+	crc   uint32 // of a clean one
+}
+
+// read returns what is known of the last life.
+func (s *state) read() lastLife {
 	b, err := io.ReadAll(io.NewSectionReader(s.f, 0, maxStateBytes))
 	if err != nil {
-		return "", "", 0
+		return lastLife{}
 	}
 	return parseState(string(b))
 }
 
-func parseState(line string) (p phase, boot string, crc uint32) {
+func parseState(line string) lastLife {
 	fields := strings.Split(line, " ")
-	if len(fields) != 4 || fields[0] != stateFormat {
-		return "", "", 0
+	if len(fields) != 5 || fields[0] != stateFormat {
+		return lastLife{}
 	}
-	p, boot = phase(fields[1]), fields[2]
-	if _, err := fmt.Sscanf(fields[3], "%08x\n", &crc); err != nil || line != stateLine(p, boot, crc) {
-		return "", "", 0
+	l := lastLife{realm: fields[1], phase: phase(fields[2]), boot: fields[3]}
+	if _, err := fmt.Sscanf(fields[4], "%08x\n", &l.crc); err != nil || line != l.line() {
+		return lastLife{}
 	}
-	return p, boot, crc
+	return l
 }
 
-func stateLine(p phase, boot string, crc uint32) string {
-	return fmt.Sprintf("%s %s %s %08x\n", stateFormat, p, boot, crc)
+func (l lastLife) line() string {
+	return fmt.Sprintf("%s %s %s %s %08x\n", stateFormat, l.realm, l.phase, l.boot, l.crc)
+}
+
+// digestRealm makes one word of a realm, which may be long and have blanks.
+func digestRealm(realm string) string {
+	sum := sha256.Sum256([]byte(realm))
+	return hex.EncodeToString(sum[:8])
 }
 
 // write makes p the phase, safe against a power cut.
 func (s *state) write(p phase, crc uint32) error {
-	line := stateLine(p, s.boot, crc)
+	line := lastLife{realm: s.realm, phase: p, boot: s.boot, crc: crc}.line()
 	if _, err := s.f.WriteAt([]byte(line), 0); err != nil {
 		return err
 	}
@@ -96,14 +112,13 @@ func (s *state) write(p phase, crc uint32) error {
 // list of free pages is what it was then; or the process was killed while it
 // was in use, but the machine was not, so that the system has all that was
 // written.
-func (s *state) sound(path string) (ok bool, next phase) {
-	p, boot, crc := s.read()
-	switch p {
+func (s *state) sound(l lastLife, path string) (ok bool, next phase) {
+	switch l.phase {
 	case phaseClean:
 		now, err := checksumFile(path)
-		return err == nil && now == crc, phaseOpen
+		return err == nil && now == l.crc, phaseOpen
 	case phaseOpen:
-		return boot == s.boot && boot != unknownBoot, phaseKept
+		return l.boot == s.boot && l.boot != unknownBoot, phaseKept
 	default:
 		return false, phaseOpen
 	}

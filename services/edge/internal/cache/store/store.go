@@ -39,6 +39,9 @@ type Options[H any] struct {
 	// Dir is the folder of the file, made if it is not there. One process uses
 	// it at a time.
 	Dir string
+	// Realm is what all entries depend on beside their keys, such as settings: a
+	// file that was made with another realm is not kept.
+	Realm string
 	// MaxBytes is the space on disk that entries may take, at least [MinBytes].
 	// The file may be half as large again.
 	MaxBytes int64
