@@ -109,7 +109,7 @@ func TestEdge_Frozen(t *testing.T) {
 // TestEdge_StopsOnSIGTERM with exit code 0, and leaves nothing in the store.
 func TestEdge_StopsOnSIGTERM(t *testing.T) {
 	t.Parallel()
-	s := start(t, cluster.Settings{"CCNQ_QUEUE_LEASE_MS": "600000"})
+	s := start(t, patient.With(cluster.Settings{"CCNQ_QUEUE_LEASE_MS": "600000"}))
 	s.empty() // what the other edge was asked for meanwhile
 	ip := s.newGroup()
 	held := s.Send(t.Context(), visitor.Request{Edge: s.edges[1].URL, IP: ip(1), Do: origin.DoHold})
