@@ -486,6 +486,19 @@ func TestFullStream(t *testing.T) {
 	s.until("told", func() bool { return len(s.changes(wire.TypeBlocked)) == 1 })
 }
 
+// TestStreamTooLarge says which setting is to blame.
+func TestStreamTooLarge(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	d := s.start(s.config("CCNQ_EVENTS_MAX_BYTES=1152921504606846976"), Deps{Memory: true})
+	s.until("the operator is told", func() bool {
+		_, err := s.block(wire.BlockRequest{Target: "192.0.2.1", Seconds: 60})
+		_, body := ready(t, d)
+		told := "CCNQ_EVENTS_MAX_BYTES 1152921504606846976"
+		return err != nil && strings.Contains(err.Error(), told) && strings.Contains(body, told)
+	})
+}
+
 func TestDisabled(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -2,6 +2,7 @@ package denylist
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/ccnq/ccnq/pkg/admin"
 )
@@ -87,6 +88,9 @@ func (s *Service) ready() error {
 	case candidate == nil || !candidate.Up():
 		return errStoreAway
 	case (s.deps.Memory || candidate.Leads()) && !s.begun.Load():
+		if err := s.streams.Load().Err(); err != nil {
+			return fmt.Errorf("there is no event stream to make the tables from: %w", err)
+		}
 		return errNotBegun
 	}
 	return nil

@@ -117,6 +117,9 @@ func blocksRemove(c *client) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if reply.Warning != "" {
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", reply.Warning)
+			}
 			out := cmd.OutOrStdout()
 			if reply.Lifted {
 				fmt.Fprintf(out, "%s is not blocked any more\n", args[0])
@@ -141,8 +144,12 @@ func blocksExplain(c *client) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "explain ADDRESS",
-		Short: "Say why an address is refused; the exit code is 0 if it is, 1 if not",
-		Args:  cobra.ExactArgs(1),
+		Short: "Say which blocks hold an address, and why",
+		Long: `Say which blocks hold an address, and the denials behind them.
+
+The exit code is 0 if there is one, 1 if not, and 2 or 3 if that could not be
+found out. A warning says if no edge refuses the address nevertheless.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ip, err := netip.ParseAddr(args[0])
 			if err != nil || ip.Zone() != "" {
@@ -150,7 +157,10 @@ func blocksExplain(c *client) *cobra.Command {
 			}
 			reply, err := order[wire.ExplainRequest, wire.ExplainReply](cmd.Context(), c, wire.SubjectExplain, wire.ExplainRequest{IP: ip.Unmap()})
 			if err != nil {
-				return err
+				return unknownError{err}
+			}
+			if reply.Warning != "" {
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", reply.Warning)
 			}
 			if asJSON {
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(reply)

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,7 +35,7 @@ type client struct {
 
 // flags adds the flags that say where NATS is.
 func (c *client) flags(cmd *cobra.Command) {
-	cmd.PersistentFlags().StringVar(&c.url, "nats", "", "NATS servers, separated by commas (default: CCNQ_NATS_URL, or nats://127.0.0.1:4222)")
+	cmd.PersistentFlags().StringVar(&c.url, "nats", "", "NATS servers, separated by commas (default: CCNQ_NATS_URL, or where ccnq run listens: CCNQ_NATS_LISTEN, or 127.0.0.1:4222)")
 	cmd.PersistentFlags().StringVar(&c.tokenFile, "token-file", "",
 		"file with the NATS token (default: the credentials that CCNQ_NATS_* name, or what ccnq run keeps in CCNQ_DATA_DIR)")
 }
@@ -41,14 +44,21 @@ func (c *client) flags(cmd *cobra.Command) {
 func (c *client) connect(ctx context.Context, environ []string) (*bus.Conn, error) {
 	var env struct {
 		NATS    bus.Config
-		DataDir string `env:"CCNQ_DATA_DIR" envDefault:"./data"`
+		DataDir string      `env:"CCNQ_DATA_DIR" envDefault:"./data"`
+		Listen  config.Addr `env:"CCNQ_NATS_LISTEN" envDefault:"127.0.0.1:4222"`
 	}
 	if err := config.Load(environ, &env, &env.NATS); err != nil {
 		return nil, err
 	}
 	cfg := env.NATS
-	if c.url != "" {
+	switch {
+	case c.url != "":
 		cfg.URL = c.url
+	case !given(environ, "CCNQ_NATS_URL"):
+		var err error
+		if cfg.URL, err = standaloneURL(env.Listen); err != nil {
+			return nil, configError{err}
+		}
 	}
 	switch {
 	case c.tokenFile != "":
@@ -90,6 +100,35 @@ func (c *client) connect(ctx context.Context, environ []string) (*bus.Conn, erro
 	return nil, err
 }
 
+// given reports whether a variable, or the file that holds it, is named.
+func given(environ []string, name string) bool {
+	return slices.ContainsFunc(environ, func(variable string) bool {
+		key, value, _ := strings.Cut(variable, "=")
+		return value != "" && (key == name || key == name+"_FILE")
+	})
+}
+
+// standaloneURL is where ccnq run listens with the same environment.
+func standaloneURL(listen config.Addr) (string, error) {
+	if listen.Off() {
+		return "", errors.New("CCNQ_NATS_LISTEN is off: ccnq run takes no commands then; for another NATS server give --nats or CCNQ_NATS_URL")
+	}
+	host, port, err := net.SplitHostPort(string(listen))
+	if err != nil {
+		return "", fmt.Errorf("CCNQ_NATS_LISTEN: %w", err)
+	}
+	if port == "0" {
+		return "", errors.New("CCNQ_NATS_LISTEN names no port: give --nats")
+	}
+	switch host {
+	case "", "0.0.0.0":
+		host = "127.0.0.1"
+	case "::":
+		host = "::1"
+	}
+	return "nats://" + net.JoinHostPort(host, port), nil
+}
+
 func readable(file string) bool {
 	f, err := os.Open(file)
 	if err != nil {
@@ -123,7 +162,7 @@ func askDenylist[Req, Resp wire.Message](ctx context.Context, conn *bus.Conn, su
 	case refused:
 		err = fmt.Errorf("the denylist service: %s", remote.Message)
 	case errors.Is(err, bus.ErrNoResponders):
-		err = errors.New("no denylist service answers: it does not run, or does not lead yet")
+		err = errors.New("no denylist service answers: it does not lead yet, or does not run, as in ccnq run while CCNQ_QUEUE_ENABLED is false")
 	case errors.Is(err, bus.ErrTimeout):
 		err = fmt.Errorf("the denylist service did not answer within %s", askTimeout)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -129,7 +130,7 @@ func TestBlocksAdd(t *testing.T) {
 		require.Contains(t, stderr, "is not a duration such as", bad)
 	}
 	code, _, stderr = command(t, "blocks", "add", "203.0.113.7")
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, exitConfig, code)
 	require.Contains(t, stderr, `required flag(s) "for" not set`)
 }
 
@@ -140,9 +141,10 @@ func TestBlocksRemove(t *testing.T) {
 	require.Equal(t, exitOK, code)
 	require.Equal(t, "203.0.113.7 is not blocked any more\ncounts forgiven: 2\nstill blocked by: 203.0.113.0/24\n", stdout)
 	require.Equal(t, wire.UnblockRequest{Target: "203.0.113.7", By: "me", KeepCounts: true}, d.last())
-	d.unblock = wire.UnblockReply{}
-	_, stdout, _ = command(t, "blocks", "remove", "203.0.113.7")
+	d.unblock = wire.UnblockReply{Warning: "not told"}
+	_, stdout, stderr := command(t, "blocks", "remove", "203.0.113.7")
 	require.Equal(t, "203.0.113.7 was not blocked\n", stdout)
+	require.Equal(t, "warning: not told\n", stderr)
 }
 
 func TestBlocksList(t *testing.T) {
@@ -196,9 +198,22 @@ func TestBlocksExplain(t *testing.T) {
 	var reply wire.ExplainReply
 	require.NoError(t, json.Unmarshal([]byte(stdout), &reply))
 	require.Equal(t, d.explain, reply)
-	code, _, stderr := command(t, "blocks", "explain", "nobody")
+	d.explain.Warning = "not enforced"
+	code, _, stderr := command(t, "blocks", "explain", "192.0.2.1")
+	require.Equal(t, exitOK, code)
+	require.Equal(t, "warning: not enforced\n", stderr)
+	code, _, stderr = command(t, "blocks", "explain", "nobody")
 	require.Equal(t, exitConfig, code)
 	require.Contains(t, stderr, `"nobody" is not an address`)
+	for _, args := range [][]string{{}, {"192.0.2.1", "--nonsense"}, {"192.0.2.1", "192.0.2.2"}} {
+		code, _, _ = command(t, append([]string{"blocks", "explain"}, args...)...)
+		require.Equal(t, exitConfig, code, args)
+	}
+	d.refuse = &bus.RemoteError{Code: bus.CodeUnavailable, Message: "ask again soon"}
+	code, stdout, stderr = command(t, "blocks", "explain", "192.0.2.1")
+	require.Equal(t, exitUnknown, code)
+	require.Empty(t, stdout)
+	require.Contains(t, stderr, "ask again soon")
 }
 
 func TestBlocksRebuild(t *testing.T) {
@@ -206,6 +221,30 @@ func TestBlocksRebuild(t *testing.T) {
 	code, stdout, _ := command(t, "blocks", "rebuild")
 	require.Equal(t, exitOK, code)
 	require.Contains(t, stdout, "from 7 events")
+}
+
+// TestTheStandaloneProgramIsFound by the variable that says where it listens.
+func TestTheStandaloneProgramIsFound(t *testing.T) {
+	startDenylist(t, natsServer(t))
+	address := strings.TrimPrefix(os.Getenv("CCNQ_NATS_URL"), "nats://")
+	t.Setenv("CCNQ_NATS_LISTEN", "off")
+	code, _, stderr := command(t, "blocks", "list")
+	require.Equal(t, exitOK, code, "CCNQ_NATS_URL comes first: %s", stderr)
+	require.NoError(t, os.Unsetenv("CCNQ_NATS_URL")) // put back by the Setenv before it
+	code, _, stderr = command(t, "blocks", "list")
+	require.Equal(t, exitConfig, code)
+	require.Contains(t, stderr, "CCNQ_NATS_LISTEN is off")
+	_, port, err := net.SplitHostPort(address)
+	require.NoError(t, err)
+	for _, listen := range []string{address, ":" + port, "0.0.0.0:" + port} {
+		t.Setenv("CCNQ_NATS_LISTEN", listen)
+		code, _, stderr = command(t, "blocks", "list")
+		require.Equal(t, exitOK, code, "%s: %s", listen, stderr)
+	}
+	t.Setenv("CCNQ_NATS_LISTEN", "127.0.0.1:0")
+	code, _, stderr = command(t, "blocks", "list")
+	require.Equal(t, exitConfig, code)
+	require.Contains(t, stderr, "names no port")
 }
 
 func TestBlocksNobodyAnswers(t *testing.T) {

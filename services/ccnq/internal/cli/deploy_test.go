@@ -27,7 +27,7 @@ func TestCredentials(t *testing.T) {
 	got = call(t, "credentials", "--edge", "a.b", dir)
 	require.Equal(t, exitFailed, got.code)
 	require.Contains(t, got.stderr, "a.b")
-	require.Equal(t, exitFailed, call(t, "credentials").code)
+	require.Equal(t, exitConfig, call(t, "credentials").code)
 }
 
 func TestHealth(t *testing.T) {

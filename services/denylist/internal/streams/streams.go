@@ -144,7 +144,10 @@ func (k *Keeper) note(err error) {
 func (k *Keeper) ensure(ctx context.Context) error {
 	for _, spec := range append([]bus.StreamSpec{k.events(), refusals, purges}, k.opts.More...) {
 		if _, err := bus.EnsureStream(ctx, k.opts.Conn, spec); err != nil {
-			return err
+			if spec.Name == wire.StreamEvents && !errors.Is(err, bus.ErrDisconnected) {
+				return fmt.Errorf("%s with CCNQ_EVENTS_MAX_BYTES %d: %w", spec.Name, spec.MaxBytes, err)
+			}
+			return fmt.Errorf("%s: %w", spec.Name, err)
 		}
 	}
 	if _, err := bus.EnsureBlocksBucket(ctx, k.opts.Conn, 1, 0); err != nil {
