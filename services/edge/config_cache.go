@@ -7,6 +7,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/ccnq/ccnq/pkg/config"
+	"github.com/ccnq/ccnq/services/edge/internal/cache"
 	"github.com/ccnq/ccnq/services/edge/internal/cache/rfc9111"
 	"github.com/ccnq/ccnq/services/edge/internal/cache/store"
 )
@@ -17,7 +18,7 @@ type Cache struct {
 	RulesFile   string         `env:"CCNQ_CACHE_RULES_FILE" doc:"ruleset (JSON) of the requests in scope; required with the cache"`
 	Dir         string         `env:"CCNQ_CACHE_DIR" envDefault:"./data/cache" doc:"folder of what is stored; one edge uses it at a time, and what is in it may be lost"`
 	MaxSize     int64          `env:"CCNQ_CACHE_MAX_SIZE_BYTES" envDefault:"1073741824" doc:"space for what is stored, at least 1 MiB; the file may be half as large again"`
-	MaxItem     int64          `env:"CCNQ_CACHE_MAX_ITEM_SIZE_BYTES" envDefault:"10485760" min:"1" doc:"size of a body that is stored at most, up to 1 GiB"`
+	MaxItem     int64          `env:"CCNQ_CACHE_MAX_ITEM_SIZE_BYTES" envDefault:"10485760" min:"1" doc:"size of a body that is stored at most, up to 32 MiB, and never more than an eighth of CCNQ_CACHE_MAX_SIZE_BYTES"`
 	Memory      int64          `env:"CCNQ_CACHE_MEMORY_BYTES" envDefault:"67108864" min:"0" doc:"memory for small responses that are asked for often, beside the file"`
 	TTL         config.Millis  `env:"CCNQ_CACHE_TTL_MS" envDefault:"60000" doc:"lifetime of responses that state none; 0 stores of these only what has a Last-Modified, for a tenth of its age and a minute at most"`
 	Respect     bool           `env:"CCNQ_CACHE_RESPECT_CACHE_CONTROL" envDefault:"true" doc:"honour the origin's Cache-Control and Expires; false lets the TTL replace them, private and no-store included"`
@@ -56,8 +57,8 @@ func (c *Config) validateCache() []string {
 	if c.Cache.MaxSize < store.MinBytes {
 		problems = append(problems, fmt.Sprintf("CCNQ_CACHE_MAX_SIZE_BYTES: %d is less than %d", c.Cache.MaxSize, store.MinBytes))
 	}
-	if c.Cache.MaxItem > store.MaxItemBytes {
-		problems = append(problems, fmt.Sprintf("CCNQ_CACHE_MAX_ITEM_SIZE_BYTES: %d is more than %d", c.Cache.MaxItem, store.MaxItemBytes))
+	if c.Cache.MaxItem > cache.MaxItemBytes {
+		problems = append(problems, fmt.Sprintf("CCNQ_CACHE_MAX_ITEM_SIZE_BYTES: %d is more than %d", c.Cache.MaxItem, cache.MaxItemBytes))
 	}
 	for _, name := range c.Cache.Vary {
 		if !httpguts.ValidHeaderFieldName(name) {

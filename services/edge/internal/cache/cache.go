@@ -26,6 +26,9 @@ const (
 	fetchBudget = 64 << 20
 	// stallLimit is how long a reader may hold up others.
 	stallLimit = 5 * time.Second
+	// MaxItemBytes is the greatest Options.MaxItemBytes: two such bodies may be
+	// under way, and wait to be written.
+	MaxItemBytes = fetchBudget / 2
 )
 
 // Options configure a [Cache]. All are required but what says otherwise.
@@ -40,7 +43,8 @@ type Options struct {
 	// Rules limit the cache to requests that match.
 	Rules *rules.File
 	// Dir, MaxBytes, MaxItemBytes, MemoryBytes and SweepInterval are the store's,
-	// see [store.Options].
+	// see [store.Options]; MaxItemBytes is at most [MaxItemBytes], and is taken for
+	// an eighth of MaxBytes where it is more than that.
 	Dir                                 string
 	MaxBytes, MaxItemBytes, MemoryBytes int64
 	SweepInterval                       time.Duration
@@ -51,7 +55,8 @@ type Options struct {
 	// Logger is told of faults.
 	Logger *slog.Logger
 
-	stall time.Duration // a test's stallLimit; 0 is that
+	stall  time.Duration // a test's stallLimit; 0 is that
+	budget int64         // a test's fetchBudget; 0 is that
 }
 
 // Cache is the cache of one edge. It is safe for concurrent use.
@@ -79,11 +84,18 @@ func New(opts Options) (*Cache, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
+	if opts.MaxItemBytes > MaxItemBytes {
+		return nil, fmt.Errorf("cache: the size of an item is %d bytes: it must be at most %d", opts.MaxItemBytes, MaxItemBytes)
+	}
+	if limit := opts.MaxBytes / 8; opts.MaxItemBytes > limit {
+		opts.Logger.Warn("bodies of more than an eighth of the cache's size are not stored", "limit", limit, "set", opts.MaxItemBytes)
+		opts.MaxItemBytes = limit
+	}
 	c := &Cache{opts: opts, policy: &opts.Policy, now: opts.Now}
 	c.flights = flight.New[*landing](flight.Options{
 		Window: fetchWindow,
 		Limit:  opts.MaxItemBytes,
-		Budget: fetchBudget,
+		Budget: cmp.Or(opts.budget, fetchBudget),
 		Stall:  cmp.Or(opts.stall, stallLimit),
 	})
 	var err error

@@ -248,9 +248,12 @@ func (f *fetch) end() bool {
 		return false
 	}
 	if f.storing {
-		if body, whole := f.feed.Body(); whole {
-			c.put(&f.q, f.land, body, f.since)
+		body, whole := f.feed.Body()
+		if !whole {
+			c.metrics.notStored.WithLabelValues(string(noMemory)).Inc()
+			return true
 		}
+		c.put(&f.q, f.land, body, f.since)
 	}
 	return true
 }

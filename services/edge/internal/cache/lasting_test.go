@@ -4,9 +4,12 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ccnq/ccnq/services/edge/internal/cache/rfc9111"
@@ -94,4 +97,38 @@ func TestF24_IndexesGoAfterTheirVariants(t *testing.T) {
 	s.get("/a", "Accept-Language: de").is(t, "HIT", "hit")
 	s.pass(20 * day)
 	s.has(0)
+}
+
+// TestWhatIsTooLargeToBeStored is not said to be stored, and does not make requests wait for each other.
+func TestWhatIsTooLargeToBeStored(t *testing.T) {
+	t.Parallel()
+	reason := func(s *site, reason rfc9111.NotStored) float64 {
+		return testutil.ToFloat64(s.metrics.notStored.WithLabelValues(string(reason)))
+	}
+	s := newSite(t, func(o *Options) { o.MaxBytes = 4 << 20 })
+	large := strings.Repeat("x", 600_000) // more than an eighth, but less than an item may have
+	s.answer(func(w http.ResponseWriter, _ *http.Request) {
+		cacheable(w.Header())
+		w.Header().Set("Content-Length", strconv.Itoa(len(large)))
+		_, _ = io.WriteString(w, large)
+	})
+	for _, want := range []float64{1, 2} {
+		r := s.get("/a").is(t, "MISS", "")
+		require.Equal(t, large, r.body)
+		require.NotContains(t, r.Header.Get("Cache-Status"), "stored")
+		require.InDelta(t, want, reason(s, tooLarge), 0)
+	}
+	require.InDelta(t, 1, testutil.ToFloat64(s.metrics.alones[AloneUncacheable]), 0)
+
+	s = newSite(t, func(o *Options) { o.budget = 100_000 }) // there is no memory for it
+	s.answer(func(w http.ResponseWriter, _ *http.Request) {
+		cacheable(w.Header())
+		_, _ = io.WriteString(w, large)
+	})
+	require.Equal(t, large, s.get("/a").body)
+	s.idle()
+	require.InDelta(t, 1, reason(s, noMemory), 0)
+
+	_, err := New(Options{MaxItemBytes: MaxItemBytes + 1})
+	require.ErrorContains(t, err, "33554433 bytes")
 }

@@ -12,6 +12,7 @@ import (
 // Reasons not to store that are not RFC 9111's.
 const (
 	eventStream rfc9111.NotStored = "event-stream"
+	noMemory    rfc9111.NotStored = "no-memory" // as too many bodies were under way
 	tooLarge    rfc9111.NotStored = "too-large"
 )
 
@@ -160,11 +161,14 @@ func (rec *Recording) keep(p []byte) {
 	rec.size += n
 	rec.charged += n
 	total := c.recorded.Add(n)
-	if rec.size > c.opts.MaxItemBytes {
+	switch {
+	case rec.size > c.opts.MaxItemBytes:
 		c.notStored(rec.key, rec.land.status, tooLarge)
-	} else if total <= fetchBudget {
+	case total <= fetchBudget:
 		rec.body = append(rec.body, append([]byte(nil), p...))
 		return
+	default:
+		c.metrics.notStored.WithLabelValues(string(noMemory)).Inc()
 	}
 	rec.forget()
 }
