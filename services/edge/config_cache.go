@@ -7,7 +7,6 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/ccnq/ccnq/pkg/config"
-	"github.com/ccnq/ccnq/services/edge/internal/cache"
 	"github.com/ccnq/ccnq/services/edge/internal/cache/rfc9111"
 	"github.com/ccnq/ccnq/services/edge/internal/cache/store"
 )
@@ -56,9 +55,6 @@ func (c *Config) validateCache() []string {
 	}
 	if c.Cache.MaxSize < store.MinBytes {
 		problems = append(problems, fmt.Sprintf("CCNQ_CACHE_MAX_SIZE_BYTES: %d is less than %d", c.Cache.MaxSize, store.MinBytes))
-	}
-	if c.Cache.MaxItem > cache.MaxItemBytes {
-		problems = append(problems, fmt.Sprintf("CCNQ_CACHE_MAX_ITEM_SIZE_BYTES: %d is more than %d", c.Cache.MaxItem, cache.MaxItemBytes))
 	}
 	for _, name := range c.Cache.Vary {
 		if !httpguts.ValidHeaderFieldName(name) {

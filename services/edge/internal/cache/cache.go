@@ -26,9 +26,9 @@ const (
 	fetchBudget = 64 << 20
 	// stallLimit is how long a reader may hold up others.
 	stallLimit = 5 * time.Second
-	// MaxItemBytes is the greatest Options.MaxItemBytes: two such bodies may be
-	// under way, and wait to be written.
-	MaxItemBytes = fetchBudget / 2
+	// maxItemBytes bounds Options.MaxItemBytes: two such bodies may be under way,
+	// and wait to be written.
+	maxItemBytes = fetchBudget / 2
 )
 
 // Options configure a [Cache]. All are required but what says otherwise.
@@ -43,8 +43,8 @@ type Options struct {
 	// Rules limit the cache to requests that match.
 	Rules *rules.File
 	// Dir, MaxBytes, MaxItemBytes, MemoryBytes and SweepInterval are the store's,
-	// see [store.Options]; MaxItemBytes is at most [MaxItemBytes], and is taken for
-	// an eighth of MaxBytes where it is more than that.
+	// see [store.Options]. More MaxItemBytes than 32 MiB, or than an eighth of
+	// MaxBytes, is taken for that.
 	Dir                                 string
 	MaxBytes, MaxItemBytes, MemoryBytes int64
 	SweepInterval                       time.Duration
@@ -84,11 +84,8 @@ func New(opts Options) (*Cache, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	if opts.MaxItemBytes > MaxItemBytes {
-		return nil, fmt.Errorf("cache: the size of an item is %d bytes: it must be at most %d", opts.MaxItemBytes, MaxItemBytes)
-	}
-	if limit := opts.MaxBytes / 8; opts.MaxItemBytes > limit {
-		opts.Logger.Warn("bodies of more than an eighth of the cache's size are not stored", "limit", limit, "set", opts.MaxItemBytes)
+	if limit := min(maxItemBytes, opts.MaxBytes/8); opts.MaxItemBytes > limit {
+		opts.Logger.Warn("no body is stored that is larger than an eighth of the cache or than 32 MiB", "limit", limit, "set", opts.MaxItemBytes)
 		opts.MaxItemBytes = limit
 	}
 	c := &Cache{opts: opts, policy: &opts.Policy, now: opts.Now}

@@ -129,6 +129,6 @@ func TestWhatIsTooLargeToBeStored(t *testing.T) {
 	s.idle()
 	require.InDelta(t, 1, reason(s, noMemory), 0)
 
-	_, err := New(Options{MaxItemBytes: MaxItemBytes + 1})
-	require.ErrorContains(t, err, "33554433 bytes")
+	s = newSite(t, func(o *Options) { o.MaxBytes, o.MaxItemBytes = 1<<30, 1<<30 })
+	require.EqualValues(t, maxItemBytes, s.opts.MaxItemBytes)
 }
