@@ -40,6 +40,23 @@ func TestF24_ChurnOverTheBudget(t *testing.T) {
 	}
 }
 
+// TestNoRoomForRemovals: a reader that stands still may keep all pages that are
+// freed, so the file is not taken for corrupt before that has lasted.
+func TestNoRoomForRemovals(t *testing.T) {
+	t.Parallel()
+	ts := open(t, t.TempDir())
+	var v volume // another than the one that is written
+	for range 3 {
+		require.ErrorIs(t, ts.full(&v), errNoRoom)
+	}
+	require.Contains(t, ts.Degraded(), "no room")
+	require.True(t, ts.add(1, "", []byte("body")))
+	ts.flush(t)
+	require.Empty(t, ts.Degraded(), "it stores again")
+	v.fullSince = v.fullSince.Add(-fullFor)
+	require.ErrorIs(t, ts.full(&v), errBroken)
+}
+
 // churn stores total bytes, and checks readers and the file meanwhile.
 func churn(t *testing.T, ts *testStore, size func(*rand.Rand) int, total int64) {
 	t.Helper()

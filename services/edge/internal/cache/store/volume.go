@@ -32,6 +32,7 @@ type volume struct {
 	nextChunk uint64       // guarded by index.mu
 	used      atomic.Int64 // bytes of the file in use after the last write
 	gen       Generation   // the greatest that was in the file
+	fullSince time.Time    // no removal has found room since; the writer's
 
 	beginMu sync.Mutex
 	broken  atomic.Bool

@@ -25,6 +25,9 @@ const (
 	// firstPause follows a fault of the disk; the pauses double up to lastPause.
 	firstPause = time.Second
 	lastPause  = 30 * time.Second
+	// fullFor is how long a file may have no room even for removals before it is
+	// taken for corrupt.
+	fullFor = time.Minute
 )
 
 // write is the one goroutine that changes the file.
@@ -232,13 +235,27 @@ func (s *Store[H]) freePages(v *volume, b *batch[H]) error {
 		case !errors.Is(err, berrors.ErrMaxSizeReached):
 			return err
 		case i > maxRetries:
-			return fmt.Errorf("%w: it has no room even for removals", errBroken)
+			return s.full(v)
 		default:
 			<-time.After(retryPause * time.Duration(i))
 			i++
 		}
 	}
 	return nil
+}
+
+// full is the error when even removals find no room. A reader that stands still
+// keeps all pages that are freed meanwhile, but not for long: the machine may be
+// overloaded, or have been stopped.
+func (s *Store[H]) full(v *volume) error {
+	if v.fullSince.IsZero() {
+		v.fullSince = time.Now()
+	}
+	if time.Since(v.fullSince) >= fullFor {
+		return fmt.Errorf("%w: it has no room even for removals", errBroken)
+	}
+	s.trouble.begin(s.opts.Logger, "the cache's file has no room just now: nothing new is stored", errNoRoom)
+	return errNoRoom
 }
 
 func (s *Store[H]) commitOnce(v *volume, b *batch[H]) error {
@@ -264,6 +281,7 @@ func (s *Store[H]) commitOnce(v *volume, b *batch[H]) error {
 	if err != nil {
 		return err
 	}
+	v.fullSince = time.Time{}
 	return v.measure()
 }
 
