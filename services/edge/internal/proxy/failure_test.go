@@ -30,16 +30,12 @@ func requireError(t *testing.T, res *http.Response, body string, status int) {
 
 func TestServe_Unreachable(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	closedPort := l.Addr().String()
-	require.NoError(t, l.Close())
 	untrusted := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(untrusted.Close)
 	untrusted.Config.ErrorLog = silentLog
 	plain := startOrigin(t, func(http.ResponseWriter, *http.Request) {})
 	for name, upstream := range map[string]string{
-		"PortClosed":           "http://" + closedPort,
+		"PortClosed":           "http://127.0.0.1:1", // which nobody is given
 		"NoSuchHost":           "http://origin.invalid",
 		"UntrustedCertificate": untrusted.URL,
 		"NoTLS":                strings.Replace(plain.URL, "http", "https", 1),
