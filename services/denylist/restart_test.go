@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -67,13 +66,7 @@ func TestRestartInTheMiddle(t *testing.T) {
 	s.untilReady(d)
 	flood := func(events int) {
 		for range events {
-			var denials []denial
-			for range 1 + rand.N(20) {
-				denials = append(denials, denial{
-					ip: fmt.Sprintf("10.0.%d.%d", rand.N(20), 1+rand.N(12)), count: 1, at: time.Now().Truncate(time.Microsecond),
-				})
-			}
-			event := o.event(unique(denials)...)
+			event := o.event(someDenials(20)...)
 			m.apply(event.Data, settings)
 			o.send(event)
 		}

@@ -341,8 +341,7 @@ func TestWhoWasHeardLastDoesNotAnswer(t *testing.T) {
 			t.Parallel()
 			run(t, nil, func(w *world) {
 				t := w.t
-				calls := make(chan *admitCall, 3)
-				w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { calls <- call } })
+				calls := w.co.admitCalls()
 				last := "last"
 				after := askAgain
 				if silent {

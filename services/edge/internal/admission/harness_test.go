@@ -417,6 +417,20 @@ func (c *coordinator) polled() []wire.StatusRequest {
 	return c.statuses
 }
 
+// admitCalls makes the admits wait for the test, which answers them.
+func (c *coordinator) admitCalls() <-chan *admitCall {
+	calls := make(chan *admitCall, 3)
+	c.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { calls <- call } })
+	return calls
+}
+
+// cancelCalls does the same with cancels.
+func (c *coordinator) cancelCalls() <-chan *cancelCall {
+	calls := make(chan *cancelCall, 3)
+	c.tell(func(c *coordinator) { c.onCancel = func(call *cancelCall) { calls <- call } })
+	return calls
+}
+
 // promote pushes a promotion.
 func (c *coordinator) promote(ids ...wire.RequestID) {
 	subject := wire.EdgeSubject(wire.SubjectPromoted, "edge-1")

@@ -15,8 +15,7 @@ func TestLostReplyIsAskedForOnceMore(t *testing.T) {
 	t.Parallel()
 	run(t, nil, func(w *world) {
 		t := w.t
-		calls := make(chan *admitCall, 3)
-		w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { calls <- call } })
+		calls := w.co.admitCalls()
 		v := w.arrive(groupA, nil)
 		first := <-calls
 		pass(askAgain - 1)
@@ -43,8 +42,7 @@ func TestAnswerAtTheEndOfTheBudget(t *testing.T) {
 	t.Parallel()
 	run(t, nil, func(w *world) {
 		t := w.t
-		calls := make(chan *admitCall, 3)
-		w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { calls <- call } })
+		calls := w.co.admitCalls()
 		v := w.arrive(groupA, nil)
 		<-calls
 		pass(askAgain)
@@ -169,8 +167,7 @@ func TestPromotedAndRejected(t *testing.T) {
 	t.Parallel()
 	run(t, nil, func(w *world) {
 		t := w.t
-		calls := make(chan *admitCall, 1)
-		w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { calls <- call } })
+		calls := w.co.admitCalls()
 		v := w.arrive(groupA, nil)
 		call := <-calls
 		w.co.promote(call.Request.RequestID)
@@ -235,11 +232,8 @@ func TestSlowCancelIsNotTakenForForgotten(t *testing.T) {
 			t.Parallel()
 			run(t, nil, func(w *world) {
 				t := w.t
-				calls := make(chan *cancelCall, 3)
-				w.co.tell(func(c *coordinator) {
-					c.admit = queued
-					c.onCancel = func(call *cancelCall) { calls <- call }
-				})
+				calls := w.co.cancelCalls()
+				w.co.tell(func(c *coordinator) { c.admit = queued })
 				v := w.arrive(groupA, nil)
 				pass(testPendingTimeout)
 				first := <-calls
@@ -265,11 +259,8 @@ func TestSlowCancelIsNotTakenForForgotten(t *testing.T) {
 func TestForgottenIsTakenWhenNothingElseComes(t *testing.T) {
 	t.Parallel()
 	run(t, nil, func(w *world) {
-		calls := make(chan *cancelCall, 3)
-		w.co.tell(func(c *coordinator) {
-			c.admit = queued
-			c.onCancel = func(call *cancelCall) { calls <- call }
-		})
+		calls := w.co.cancelCalls()
+		w.co.tell(func(c *coordinator) { c.admit = queued })
 		v := w.arrive(groupA, nil)
 		pass(testPendingTimeout)
 		<-calls
@@ -286,8 +277,7 @@ func TestForgottenIsTakenWhenNothingElseComes(t *testing.T) {
 func TestLateAnswerCounts(t *testing.T) {
 	t.Parallel()
 	run(t, nil, func(w *world) {
-		calls := make(chan *admitCall, 3)
-		w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { calls <- call } })
+		calls := w.co.admitCalls()
 		v := w.arrive(groupA, nil)
 		first := <-calls
 		pass(askAgain)
@@ -304,8 +294,7 @@ func TestLateAnswerCounts(t *testing.T) {
 func TestExpiredTooEarlyIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	run(t, nil, func(w *world) {
-		calls := make(chan *admitCall, 3)
-		w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { calls <- call } })
+		calls := w.co.admitCalls()
 		v := w.arrive(groupA, nil)
 		(<-calls).Fail(bus.CodeExpired, "stood still")
 		pass(askAgain)

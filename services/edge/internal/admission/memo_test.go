@@ -105,8 +105,7 @@ func TestMemoIsNotMadeOfAnAnswerOlderThanARelease(t *testing.T) {
 	t.Parallel()
 	run(t, nil, func(w *world) {
 		first := w.arrive(groupA, nil)
-		calls := make(chan *admitCall, 1)
-		w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { calls <- call } })
+		calls := w.co.admitCalls()
 		second := w.arrive(groupA, nil)
 		w.finish(first)
 		(<-calls).Reply(rejected(100))

@@ -47,8 +47,7 @@ func TestPromotionBeforeTheReply(t *testing.T) {
 	t.Parallel()
 	run(t, nil, func(w *world) {
 		t := w.t
-		calls := make(chan *admitCall, 1)
-		w.co.tell(func(c *coordinator) { c.onAdmit = func(call *admitCall) { calls <- call } })
+		calls := w.co.admitCalls()
 		v := w.arrive(groupA, nil)
 		call := <-calls
 		w.co.promote(call.Request.RequestID)
@@ -197,8 +196,7 @@ func TestPendingTimeoutMeetsPromotion(t *testing.T) {
 	run(t, nil, func(w *world) {
 		t := w.t
 		v, id := inLine(w, nil)
-		calls := make(chan *cancelCall, 1)
-		w.co.tell(func(c *coordinator) { c.onCancel = func(call *cancelCall) { calls <- call } })
+		calls := w.co.cancelCalls()
 		pass(testPendingTimeout)
 		status := w.co.polled()[len(w.co.polled())-1]
 		require.Equal(t, []wire.RequestID{id}, status.Waiting, "the store must not take it for forgotten")
